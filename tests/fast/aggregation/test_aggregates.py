@@ -1,4 +1,4 @@
-"""Ready aggregates: in columns, in any cuts and groups, they give what one record after another gives."""
+"""Built-in aggregates in columns agree with the record-by-record reference, for any cuts and groups."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from millstream.state.windows.bound_aggregates import KINDS, AggregateArgument, 
 from millstream.state.windows.pane_windows import PaneWindows
 
 
-def whole(bits: int) -> st.SearchStrategy[int]:
+def integers_of_bits(bits: int) -> st.SearchStrategy[int]:
     top = 1 << (bits - 1)
     return st.integers(-top, top - 1) | st.sampled_from([top - 1, -top, 1, -1, 0])
 
 
 NUMBERS: dict[str, tuple[TypeInformation, st.SearchStrategy[Any]]] = {
-    "BYTE": (Types.BYTE(), whole(8)),
-    "SHORT": (Types.SHORT(), whole(16)),
-    "INT": (Types.INT(), whole(32)),
-    "LONG": (Types.LONG(), whole(64)),
+    "BYTE": (Types.BYTE(), integers_of_bits(8)),
+    "SHORT": (Types.SHORT(), integers_of_bits(16)),
+    "INT": (Types.INT(), integers_of_bits(32)),
+    "LONG": (Types.LONG(), integers_of_bits(64)),
     "FLOAT": (Types.FLOAT(), st.floats(-1e6, 1e6, width=32)),
     "DOUBLE": (Types.DOUBLE(), st.floats(-1e6, 1e6)),
 }
@@ -59,30 +59,32 @@ OF_KIND = {"sum": NUMBERS, "avg": NUMBERS, "min": ORDERED, "max": ORDERED, "top_
 
 @st.composite
 def histories(draw: st.DrawFn) -> tuple[BoundAggregate, TypeInformation, list[tuple[int, int, Any]], list[int]]:
-    """A measure, the type of its records, records as (group, time, record), and a partial number for every record."""
+    """An aggregate, the type of its records, records as (group, time, record), and a partial number for every
+    record.
+    """
     kind = draw(st.sampled_from(KINDS))
     value_type, values = draw(st.sampled_from(list(OF_KIND.get(kind, ANY).values())))
     other_type, others = draw(st.sampled_from(list(ANY.values())))
     stream_type = Types.TUPLE([value_type, other_type])
-    looks: tuple[AggregateArgument, ...] = (AggregateArgument(value_type, 0),)
+    arguments: tuple[AggregateArgument, ...] = (AggregateArgument(value_type, 0),)
     if kind == "top_n" and draw(st.booleans()):
-        looks += (AggregateArgument(other_type, 1),)
+        arguments += (AggregateArgument(other_type, 1),)
     if kind == "count" and draw(st.booleans()):
-        looks = ()
+        arguments = ()
     row = st.tuples(st.integers(0, 3), st.integers(0, 5), st.tuples(values | st.none(), others | st.none()))
     rows = draw(st.lists(row, min_size=1, max_size=25))
     partial = draw(st.lists(st.integers(0, 3), min_size=len(rows), max_size=len(rows)))
-    return BoundAggregate("it", kind, looks, draw(st.integers(1, 4))), stream_type, rows, sorted(partial)
+    return BoundAggregate("it", kind, arguments, draw(st.integers(1, 4))), stream_type, rows, sorted(partial)
 
 
 Seen = tuple[list[pa.Array], Any]
 
 
 def seen_by(kernel: Kernel, rows: list[tuple[int, int, Any]], stream_type: TypeInformation) -> Seen:
-    """The columns that a kernel looks at, and the times of the rows."""
+    """The columns that a kernel reads, and the times of the rows."""
     columns = to_record_batch([record for _, _, record in rows], stream_type)
-    looked = [columns.column(look.field) for look in kernel.measure.arguments]
-    return looked, np.array([at for _, at, _ in rows], dtype=np.int64)
+    columns_read = [columns.column(argument.field) for argument in kernel.measure.arguments]
+    return columns_read, np.array([at for _, at, _ in rows], dtype=np.int64)
 
 
 def parts_of(kernel: Kernel, rows: list[tuple[int, int, Any]], stream_type: TypeInformation) -> list[pa.Array]:
@@ -99,16 +101,16 @@ def results_of(kernel: Kernel, parts: list[pa.Array]) -> list[Any]:
     return [value for (value,) in from_record_batch(batch, Types.TUPLE([kernel.measure.result_type]))]
 
 
-def agree(found: Any, expected: Any) -> bool:
-    if isinstance(found, float) and isinstance(expected, float):
-        both_nan = math.isnan(found) and math.isnan(expected)
-        return both_nan or math.isclose(found, expected, rel_tol=1e-6, abs_tol=1e-3) or found == expected
-    if isinstance(found, (list, tuple)) and isinstance(expected, (list, tuple)):
-        return len(found) == len(expected) and all(map(agree, found, expected))
-    return bool(found == expected)
+def is_close(actual: Any, expected: Any) -> bool:
+    if isinstance(actual, float) and isinstance(expected, float):
+        both_nan = math.isnan(actual) and math.isnan(expected)
+        return both_nan or math.isclose(actual, expected, rel_tol=1e-6, abs_tol=1e-3) or actual == expected
+    if isinstance(actual, (list, tuple)) and isinstance(expected, (list, tuple)):
+        return len(actual) == len(expected) and all(map(is_close, actual, expected))
+    return bool(actual == expected)
 
 
-def one_by_one(
+def aggregate_one_by_one(
     measure: BoundAggregate, stream_type: TypeInformation, rows: list[tuple[int, int, Any]]
 ) -> dict[int, Any]:
     record_measure = RecordMeasure(measure, stream_type)
@@ -128,25 +130,25 @@ def test_kernels_agree_with_the_record_reference_for_any_cuts(
     measure, stream_type, rows, partial_of = history
     assert runs_in_columns(measure)
     (kernel,) = kernels_of([measure])
-    # First within partials, then over them: as before and behind the exchange.
+    # First within partials, then over them: as upstream and downstream of the exchange.
     partials: list[list[pa.Array]] = []
     groups: list[int] = []
     for number in sorted(set(partial_of)):
-        mine = [row for row, partial in zip(rows, partial_of, strict=True) if partial == number]
-        own = groups_of(pa.array([group for group, _, _ in mine]))
-        partials.append(kernel.combine(parts_of(kernel, mine, stream_type), own))
-        groups += [mine[row][0] for row in own.firsts()]
+        rows_of_partial = [row for row, partial in zip(rows, partial_of, strict=True) if partial == number]
+        own = groups_of(pa.array([group for group, _, _ in rows_of_partial]))
+        partials.append(kernel.combine(parts_of(kernel, rows_of_partial, stream_type), own))
+        groups += [rows_of_partial[row][0] for row in own.firsts()]
     whole_parts = [pa.concat_arrays(pieces) for pieces in zip(*partials, strict=True)]
     together = groups_of(pa.array(groups))
-    found = results_of(kernel, kernel.combine(whole_parts, together))
-    expected = one_by_one(measure, stream_type, rows)
+    results = results_of(kernel, kernel.combine(whole_parts, together))
+    expected = aggregate_one_by_one(measure, stream_type, rows)
     for row, number in zip(together.firsts(), range(together.count), strict=True):
-        assert agree(found[number], expected[groups[row]]), (found[number], expected[groups[row]])
+        assert is_close(results[number], expected[groups[row]]), (results[number], expected[groups[row]])
 
 
 @settings(max_examples=40, deadline=None)
 @given(histories())
-def test_records_that_are_gathered_at_once_come_to_what_their_accumulators_come_to(
+def test_gathering_records_agrees_with_combining_their_accumulators(
     history: tuple[BoundAggregate, TypeInformation, list[tuple[int, int, Any]], list[int]],
 ) -> None:
     measure, stream_type, rows, _ = history
@@ -157,7 +159,7 @@ def test_records_that_are_gathered_at_once_come_to_what_their_accumulators_come_
     assert [str(part) for part in gathered] == [str(part) for part in combined]  # as texts: NaN is NaN
 
 
-def test_what_is_null_is_not_counted_when_records_are_gathered_at_once() -> None:
+def test_nulls_are_not_counted_when_records_are_gathered() -> None:
     groups = Groups(np.array([0, 1, 0, 0]), 2)
     values, at = pa.array([1, None, None, 4]), np.zeros(4, dtype=np.int64)
     of_values, of_records = kernels_of(
@@ -170,34 +172,34 @@ def test_what_is_null_is_not_counted_when_records_are_gathered_at_once() -> None
 @settings(max_examples=25, deadline=None)
 @given(histories(), st.lists(st.tuples(st.integers(0, 24), st.integers(1, 24)), min_size=1, max_size=8))
 def test_ranged_agrees_with_combine_for_each_run(
-    history: tuple[BoundAggregate, TypeInformation, list[tuple[int, int, Any]], list[int]], asked: list[tuple[int, int]]
+    history: tuple[BoundAggregate, TypeInformation, list[tuple[int, int, Any]], list[int]], runs: list[tuple[int, int]]
 ) -> None:
     measure, stream_type, rows, _ = history
     (kernel,) = kernels_of([measure])
-    rows = sorted(rows, key=lambda row: row[1])  # panes stand in the order of time
-    starts = np.array([start % len(rows) for start, _ in asked])
-    stops = np.minimum(starts + [length for _, length in asked], len(rows))
+    rows = sorted(rows, key=lambda row: row[1])  # panes are in time order
+    starts = np.array([start % len(rows) for start, _ in runs])
+    stops = np.minimum(starts + [length for _, length in runs], len(rows))
     parts = kernel.ranged(parts_of(kernel, rows, stream_type))(starts, stops)
-    found = results_of(kernel, parts)
-    for result, start, stop in zip(found, starts.tolist(), stops.tolist(), strict=True):
+    results = results_of(kernel, parts)
+    for result, start, stop in zip(results, starts.tolist(), stops.tolist(), strict=True):
         run = [(0, at, record) for _, at, record in rows[start:stop]]
-        assert agree(result, one_by_one(measure, stream_type, run)[0])
+        assert is_close(result, aggregate_one_by_one(measure, stream_type, run)[0])
 
 
 @given(st.lists(st.tuples(st.sampled_from(["a", "b", None]), st.sampled_from([0.0, -0.0, math.nan, None])), min_size=1))
-def test_groups_are_equal_values_whatever_they_are(rows: list[tuple[Any, Any]]) -> None:
+def test_equal_values_of_any_type_are_one_group(rows: list[tuple[Any, Any]]) -> None:
     groups = pair_groups(
         groups_of(pa.array([a for a, _ in rows], pa.string())), groups_of(pa.array([b for _, b in rows]))
     )
     struct = groups_of(pa.array([{"a": a, "b": b} for a, b in rows]))
     names = [repr((a, b if b is None or b != b else b + 0.0)) for a, b in rows]
-    for found in (groups, struct):
-        assert sorted(set(found.codes.tolist())) == list(range(found.count))
-        assert len(set(zip(found.codes.tolist(), names, strict=True))) == found.count == len(set(names))
+    for numbered in (groups, struct):
+        assert sorted(set(numbered.codes.tolist())) == list(range(numbered.count))
+        assert len(set(zip(numbered.codes.tolist(), names, strict=True))) == numbered.count == len(set(names))
 
 
 @pytest.mark.parametrize("true_count", [0, 1, 10, 500, 3_000, 20_000, 200_000])
-def test_approx_distinct_is_about_right_at_any_size(true_count: int) -> None:
+def test_approx_distinct_is_within_its_error_bound_at_any_size(true_count: int) -> None:
     (kernel,) = kernels_of([BoundAggregate("it", "approx_distinct", (AggregateArgument(Types.LONG(), 0),))])
     values = pa.array(np.arange(true_count, dtype=np.int64) * 7919)
     twice = pa.concat_arrays([values, values, pa.nulls(1, pa.int64())])
@@ -205,8 +207,8 @@ def test_approx_distinct_is_about_right_at_any_size(true_count: int) -> None:
     halves = kernel.combine(lifted, Groups(np.arange(len(twice)) % 2, min(2, len(twice))))
     (sketch,) = kernel.combine(halves, Groups(np.zeros(len(halves[0]), dtype=np.int64), 1))
     assert len(sketch[0].as_py()) <= 4_096
-    (found,) = kernel.results([sketch]).to_pylist()
-    assert abs(found - true_count) <= 0.05 * true_count
+    (estimate,) = kernel.results([sketch]).to_pylist()
+    assert abs(estimate - true_count) <= 0.05 * true_count
 
 
 def test_sketches_do_not_depend_on_the_order_of_merging() -> None:
@@ -246,7 +248,7 @@ def test_several_at_once_over_fields_and_expressions() -> None:
     )  # fmt: skip
 
 
-def test_untyped_records_have_fields_by_name_or_position_and_pythons_numbers() -> None:
+def test_untyped_records_have_fields_by_name_or_position_and_python_numbers() -> None:
     totals = agg.Aggregates(total=agg.sum("n"), mean=agg.avg("n"))
     assert fold(totals, [{"n": 2**70}, {"n": 2}, {"n": None}]) == Row(total=2**70 + 2, mean=float(2**69 + 1))
     assert fold(agg.Aggregates(it=agg.max()), [3, 9, 4]) == Row(it=9)
@@ -258,7 +260,7 @@ def test_numbers_without_bounds_are_exact() -> None:
     assert not any(map(runs_in_columns, prices.measures))
 
 
-def test_no_values_have_no_sum_but_a_count_and_an_empty_list() -> None:
+def test_no_values_have_a_null_sum_a_count_of_0_and_an_empty_list() -> None:
     every = agg.Aggregates(
         records=agg.count(), values=agg.count(1), total=agg.sum(1), mean=agg.avg(1), least=agg.min(1),
         earliest=agg.first(1), different=agg.approx_distinct(1), all=agg.collect(1), top=agg.top_n(3, 1),
@@ -267,7 +269,7 @@ def test_no_values_have_no_sum_but_a_count_and_an_empty_list() -> None:
     assert fold(every, [Row("a", None, 1)]) == expected
 
 
-def test_first_and_last_go_by_event_time_then_by_arrival() -> None:
+def test_first_and_last_are_ordered_by_event_time_and_then_by_arrival() -> None:
     edges = agg.Aggregates(first=agg.first(), last=agg.last(), all=agg.collect())
     accumulator = edges.create_accumulator()
     for value, at in (("b", 5), ("a", 2), ("c", 5), ("a2", 2)):
@@ -276,7 +278,7 @@ def test_first_and_last_go_by_event_time_then_by_arrival() -> None:
 
 
 @pytest.mark.parametrize(
-    ("build", "said"),
+    ("build", "message"),
     [
         (lambda: agg.Aggregates(), "Aggregates: found none"),
         (lambda: agg.Aggregates(it=3), "expected an aggregate"),
@@ -292,8 +294,8 @@ def test_first_and_last_go_by_event_time_then_by_arrival() -> None:
         (lambda: agg.Aggregates(it=agg.sum(lambda c: c[0], Types.LONG())).bound(None), "untyped"),
     ],
 )
-def test_what_can_never_work_is_refused_at_the_users_line(build: Any, said: str) -> None:
-    with pytest.raises(ProgramError, match=said) as refused:
+def test_unsupported_aggregates_are_rejected_at_the_users_line(build: Any, message: str) -> None:
+    with pytest.raises(ProgramError, match=message) as refused:
         build()
     assert "test_aggregates.py" in str(refused.value)
 
@@ -308,7 +310,7 @@ WINDOWS = st.builds(PaneWindows, SIZES, SIZES, st.integers(-5, 5)) | st.builds(
 
 
 @given(WINDOWS, st.integers(-200, 200))
-def test_the_windows_of_a_pane_are_those_that_hold_each_of_its_times(windows: PaneWindows, time: int) -> None:
+def test_the_windows_of_a_pane_contain_each_of_its_times(windows: PaneWindows, time: int) -> None:
     pane = windows.pane_of(time)
     assert pane <= time < pane + windows.pane_ms
     near = range(windows.last_window(pane) - 60, windows.last_window(pane) + 60)
@@ -333,9 +335,7 @@ def test_dates_are_compared_and_collected_as_dates() -> None:
 @pytest.mark.parametrize("kind", ["min", "max"])
 @pytest.mark.parametrize("type_info", [Types.BYTE(), Types.SHORT(), Types.INT(), Types.LONG()])
 @given(st.data())
-def test_the_extremes_of_whole_numbers_are_those_of_python(
-    kind: str, type_info: TypeInformation, data: st.DataObject
-) -> None:
+def test_extremes_of_integers_agree_with_python(kind: str, type_info: TypeInformation, data: st.DataObject) -> None:
     arrow = arrow_type(type_info)
     assert arrow is not None
     most = 2 ** (arrow.bit_width - 1)

@@ -1,4 +1,4 @@
-"""Groups by the quick ways are those of the slow ones: by pairs at once, and the first and last row of each."""
+"""Fast grouping agrees with slow grouping: by pairs at once, and the first and last row of each group."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def pairs(draw: st.DrawFn) -> tuple[pa.Array, pa.Array]:
 
 
 def members(groups: Groups) -> set[tuple[int, ...]]:
-    """The rows of each group; every group has some."""
+    """The rows of each group, which are never empty."""
     results = {tuple(np.flatnonzero(groups.codes == code).tolist()) for code in range(groups.count)}
     assert () not in results and len(results) == groups.count and len(groups.codes) == sum(map(len, results))
     return results
@@ -67,7 +67,7 @@ def test_pairs_of_many_rows_are_numbered_by_key_and_pane(keys: int) -> None:
 
 
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=40), st.sampled_from([1, 2, 64]))
-def test_first_and_last_rows_and_sizes_are_those_of_the_rows_of_each_group(codes: list[int], searched: int) -> None:
+def test_first_rows_last_rows_and_sizes_agree_with_the_rows_of_each_group(codes: list[int], searched: int) -> None:
     groups = groups_of(pa.array(codes))
     rows = [np.flatnonzero(groups.codes == code) for code in range(groups.count)]
     with patch.object(groups_module, "_ROWS_PER_FIRST", searched):

@@ -1,4 +1,6 @@
-"""Values that several DISTINCT aggregates share: each once in a group, with the marks of those that saw it."""
+"""Values shared by several DISTINCT aggregates: stored once in a group, with the marks of the aggregates that include
+them.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ MARKS = st.sampled_from([1, 2, 3, 8, 1 << (MARKS_MAX - 1)])
 def as_dict(pairs: MarkedPairs) -> dict[tuple[int, Any], int]:
     triples = list(zip(pairs.codes.tolist(), pairs.values.to_pylist(), pairs.marks.tolist(), strict=True))
     marks = {(code, value): marks for code, value, marks in triples}
-    assert len(marks) == len(triples), "a group and value stands twice"
+    assert len(marks) == len(triples), "a duplicate pair of group and value"
     assert pairs.codes.tolist() == sorted(pairs.codes.tolist())
     return marks
 
@@ -42,7 +44,7 @@ def as_dict(pairs: MarkedPairs) -> dict[tuple[int, Any], int]:
 @pytest.mark.parametrize("places_per_pair", [0, 4, 1_000])
 @pytest.mark.parametrize("name", VALUES)
 @given(data=st.data())
-def test_marks_of_a_group_and_value_are_united(name: str, places_per_pair: int, data: st.DataObject) -> None:
+def test_marks_of_a_group_and_value_are_unioned(name: str, places_per_pair: int, data: st.DataObject) -> None:
     kind, values = VALUES[name]
     rows = data.draw(st.lists(st.tuples(st.integers(0, 2), values, MARKS), max_size=12))
     codes, column, marks = ([row[at] for row in rows] for at in range(3))
@@ -55,16 +57,16 @@ def test_marks_of_a_group_and_value_are_united(name: str, places_per_pair: int, 
 
 
 def distinct(number: int, field: int, mask: int | None = None, kind: str = "count") -> BoundAggregate:
-    looks = (AggregateArgument(LONG, field, mask=mask),)
-    inner = BoundAggregate("inner", kind, looks, result=LONG)
-    return BoundAggregate(f"{number}_{kind}", "distinct", looks, result=LONG, inner=inner)
+    arguments = (AggregateArgument(LONG, field, mask=mask),)
+    inner = BoundAggregate("inner", kind, arguments, result=LONG)
+    return BoundAggregate(f"{number}_{kind}", "distinct", arguments, result=LONG, inner=inner)
 
 
 ROW = st.tuples(st.integers(0, 2), st.none() | st.integers(-2, 2), st.none() | st.booleans(), st.none() | st.booleans())
 
 
 @given(st.lists(ROW, min_size=1, max_size=15), st.data())
-def test_values_carry_the_marks_of_aggregates_whose_filter_they_pass(rows: list[Any], data: st.DataObject) -> None:
+def test_values_have_the_marks_of_the_aggregates_whose_filter_they_pass(rows: list[Any], data: st.DataObject) -> None:
     batch = pa.record_batch(
         [
             pa.array([row[at] for row in rows], kind)
@@ -75,7 +77,7 @@ def test_values_carry_the_marks_of_aggregates_whose_filter_they_pass(rows: list[
     filters = data.draw(st.sampled_from([(None, 2), (2, 3), (2, None, 3)]))
     (measure,) = partial_measures([distinct(number, 1, mask) for number, mask in enumerate(filters)], None)
     (kernel,) = kernels_of([measure])
-    columns = [column_of(look, batch) for look in measure.arguments]
+    columns = [column_of(argument, batch) for argument in measure.arguments]
     codes, at = np.array([row[0] for row in rows]), np.zeros(len(rows), np.int64)
     expected: dict[tuple[int, Any], int] = {}
     for row in rows:
@@ -97,7 +99,7 @@ def test_values_carry_the_marks_of_aggregates_whose_filter_they_pass(rows: list[
         assert as_dict(pairs) == expected
 
 
-def test_aggregates_of_one_argument_are_sent_in_the_place_of_the_first() -> None:
+def test_aggregates_of_one_argument_are_sent_at_the_position_of_the_first() -> None:
     measures = [
         distinct(0, 1),
         BoundAggregate("1_count", "count"),
@@ -114,7 +116,7 @@ def test_aggregates_of_one_argument_are_sent_in_the_place_of_the_first() -> None
     assert partial_measures(measures, 1_000) == tuple(measures)
 
 
-def test_an_aggregate_that_is_added_keeps_the_marks_of_the_others() -> None:
+def test_an_added_aggregate_preserves_the_marks_of_the_others() -> None:
     many = [distinct(number, 1, number) for number in range(MARKS_MAX + 2)]
     for count in range(1, len(many)):
         before, after = (distinct_arguments(many[:size], None) for size in (count, count + 1))

@@ -1,4 +1,4 @@
-"""The kernels of SQL's aggregates give what the reference says, however rows are cut and combined."""
+"""The kernels of SQL aggregates agree with the reference, however rows are cut and combined."""
 
 from __future__ import annotations
 
@@ -99,8 +99,8 @@ MEASURES: dict[str, tuple[BoundAggregate, st.SearchStrategy[Any]]] = {
 }
 
 
-def computed(of: BoundAggregate, values: list[Any], codes: list[int], groups: int, cut: int) -> list[Any]:
-    """The results of the kernel, where rows before `cut` are combined first, as partials are."""
+def compute(of: BoundAggregate, values: list[Any], codes: list[int], groups: int, cut: int) -> list[Any]:
+    """The results of the kernel, where rows before `cut` are combined first, like partials."""
     [kernel] = kernels_of([of])
     argument = of.arguments[0].type_info
     assert argument is not None
@@ -120,7 +120,7 @@ def computed(of: BoundAggregate, values: list[Any], codes: list[int], groups: in
     return from_record_batch(batch, of.result_type)
 
 
-# One measure of many: a few examples each, of a thorough profile more.
+# One of many aggregates: a few examples each, more in a thorough profile.
 FEW = max(6, settings.default.max_examples // 5)  # type: ignore[union-attr]
 
 
@@ -135,14 +135,14 @@ def test_a_kernel_agrees_with_the_reference(name: str, data: st.DataObject) -> N
     groups = max(codes) + 1
     cut = data.draw(st.integers(0, len(values)))
     expected = [measured(of, [v for v, c in zip(values, codes, strict=True) if c == g]) for g in range(groups)]
-    assert computed(of, values, codes, groups, cut) == expected
+    assert compute(of, values, codes, groups, cut) == expected
 
 
 @given(st.lists(st.none() | st.integers(0, 2), min_size=1, max_size=9), st.integers(0, 9))
 def test_an_array_of_distinct_values_has_a_null_only_if_one_arrived(values: list[int | None], cut: int) -> None:
     of = distinct(measure("array", types.IntType(), nested.ArrayType(types.IntType())))
-    [found] = computed(of, values, [0] * len(values), 1, min(cut, len(values)))
-    assert sorted(found, key=str) == sorted(set(values), key=str)
+    [actual] = compute(of, values, [0] * len(values), 1, min(cut, len(values)))
+    assert sorted(actual, key=str) == sorted(set(values), key=str)
 
 
 VARIANCES = ["VAR_POP", "VAR_SAMP", "STDDEV_POP", "STDDEV_SAMP"]
@@ -153,14 +153,12 @@ VARIANCES = ["VAR_POP", "VAR_SAMP", "STDDEV_POP", "STDDEV_SAMP"]
     st.lists(st.none() | st.integers(10**9, 10**9 + 50), min_size=1, max_size=9),
     st.integers(0, 9),
 )
-def test_a_variance_keeps_its_digits_where_values_lie_close_together(
-    detail: str, values: list[int | None], cut: int
-) -> None:
+def test_a_variance_is_precise_for_values_close_together(detail: str, values: list[int | None], cut: int) -> None:
     of = measure("variance", types.BigIntType(), types.DoubleType(), detail)
-    [found] = computed(of, values, [0] * len(values), 1, min(cut, len(values)))
+    [actual] = compute(of, values, [0] * len(values), 1, min(cut, len(values)))
     expected = measured(of, values)
-    assert (found is None) == (expected is None)
-    assert found is None or math.isclose(found, expected, rel_tol=1e-6, abs_tol=1e-6)
+    assert (actual is None) == (expected is None)
+    assert actual is None or math.isclose(actual, expected, rel_tol=1e-6, abs_tol=1e-6)
 
 
 @given(data=st.data())
@@ -175,26 +173,24 @@ def test_sums_of_runs_are_those_of_their_rows(data: st.DataObject) -> None:
     runs = data.draw(st.lists(bounds, min_size=1, max_size=5))
     starts, stops = (np.array(each) for each in zip(*runs, strict=True))
     results = kernel.results(kernel.ranged(parts)(starts, stops))
-    found = from_record_batch(pa.record_batch([results], names=["value"]), of.result_type)
-    assert found == [measured(of, values[start:stop]) for start, stop in runs]
+    actual = from_record_batch(pa.record_batch([results], names=["value"]), of.result_type)
+    assert actual == [measured(of, values[start:stop]) for start, stop in runs]
 
 
 def test_a_sum_with_too_many_digits_is_null() -> None:
     of, _ = MEASURES["sum of wide DECIMAL"]
     large = exact(10**38 - 1)
-    assert computed(of, [large, Decimal(0)], [0, 0], 1, 1) == [large]
-    assert computed(of, [large, Decimal("0.0001")], [0, 0], 1, 1) == [None]
-    assert computed(of, [exact(1 - 10**38)] * 2, [0, 0], 1, 0) == [None]
+    assert compute(of, [large, Decimal(0)], [0, 0], 1, 1) == [large]
+    assert compute(of, [large, Decimal("0.0001")], [0, 0], 1, 1) == [None]
+    assert compute(of, [exact(1 - 10**38)] * 2, [0, 0], 1, 0) == [None]
 
 
 @given(
     st.integers(-(1 << 63), (1 << 63) - 5_000), st.lists(st.integers(0, 4_000), min_size=1, max_size=9), st.booleans()
 )
-def test_groups_of_whole_numbers_are_the_same_by_place_and_by_dictionary(
-    low: int, steps: list[int], is_dense: bool
-) -> None:
+def test_integer_groups_agree_by_position_and_by_dictionary(low: int, steps: list[int], is_dense: bool) -> None:
     rows = np.resize(np.array(steps, dtype=np.int64), 1_500)
     values = low + (np.arange(1_500) % 700 if is_dense else rows)
-    found = groups_of(pa.array(values))
-    assert found.count == len(set(values.tolist())) == len(set(found.codes.tolist())) == int(found.codes.max()) + 1
-    assert len(set(zip(values.tolist(), found.codes.tolist(), strict=True))) == found.count
+    actual = groups_of(pa.array(values))
+    assert actual.count == len(set(values.tolist())) == len(set(actual.codes.tolist())) == int(actual.codes.max()) + 1
+    assert len(set(zip(values.tolist(), actual.codes.tolist(), strict=True))) == actual.count

@@ -1,4 +1,4 @@
-"""What is left of a history of values is what a walk through it says, and does not show where the history was cut."""
+"""Reducing a history of values agrees with walking through it, wherever the history was cut."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FORMS = {"net": net, "by stay": by_stay, "by arrival": by_arrival}
 
 @st.composite
 def histories(draw: Any) -> Changes:
-    """Values that come and go, of which none goes that is not there."""
+    """Values that are inserted and deleted; only existing values are deleted."""
     held: dict[str, int] = {}
     changes = []
     for value, times in draw(st.lists(st.tuples(st.sampled_from("abc"), st.integers(-2, 2)), max_size=24)):
@@ -32,13 +32,13 @@ def histories(draw: Any) -> Changes:
     return changes
 
 
-def left_of(changes: Changes, form: Callable[[Any, Groups], History]) -> Changes:
-    """What is left, as it stands in a list."""
+def remaining_values(changes: Changes, form: Callable[[Any, Groups], History]) -> Changes:
+    """The remaining values in list order."""
     if not changes:
         return []
     values, times = zip(*changes, strict=True)
     groups = groups_of(pa.array(values))
-    at, left = form(np.array(times), Groups(groups.codes, groups.count + 1))  # of one value there is no row
+    at, left = form(np.array(times), Groups(groups.codes, groups.count + 1))  # a history of one value has no rows
     return [(values[at[row]], int(left[row])) for row in np.argsort(at, kind="stable")]
 
 
@@ -47,7 +47,7 @@ def left_of(changes: Changes, form: Callable[[Any, Groups], History]) -> Changes
 def test_a_reduced_history_agrees_with_a_walk_for_any_cuts(form: str, changes: Changes, cuts: list[int]) -> None:
     ends = [*sorted(cuts), len(changes)]
     pieces = [changes[start:end] for start, end in zip([0, *ends], ends, strict=False)]
-    left = left_of([each for piece in pieces for each in left_of(piece, FORMS[form])], FORMS[form])
+    left = remaining_values([each for piece in pieces for each in remaining_values(piece, FORMS[form])], FORMS[form])
     times: dict[str, int] = {}
     for value, amount in left:
         times[value] = times.get(value, 0) + amount
@@ -60,23 +60,25 @@ def test_a_reduced_history_agrees_with_a_walk_for_any_cuts(form: str, changes: C
 
 @pytest.mark.parametrize("form", FORMS)
 @given(changes=histories(), cuts=st.lists(st.integers(0, 24), min_size=1, max_size=4))
-def test_pieces_that_were_treated_before_are_as_the_whole(form: str, changes: Changes, cuts: list[int]) -> None:
-    changes = changes[min(cuts) :]  # a piece itself, of which values may go that came before it
+def test_reducing_reduced_pieces_agrees_with_reducing_the_whole(form: str, changes: Changes, cuts: list[int]) -> None:
+    changes = changes[min(cuts) :]  # a piece itself may delete values that were inserted before it
     ends = [*sorted(cut for cut in cuts if cut < len(changes)), len(changes)]
     pieces = [changes[start:end] for start, end in zip([0, *ends], ends, strict=False)]
-    whole = left_of([each for piece in pieces for each in left_of(piece, FORMS[form])], FORMS[form])
+    whole = remaining_values([each for piece in pieces for each in remaining_values(piece, FORMS[form])], FORMS[form])
     if form == "net":
-        assert sorted(whole) == sorted(left_of(changes, net))
+        assert sorted(whole) == sorted(remaining_values(changes, net))
     else:
-        arrived = [[each for each in history if each[1] > 0] for history in (whole, left_of(changes, FORMS[form]))]
+        arrived = [
+            [each for each in history if each[1] > 0] for history in (whole, remaining_values(changes, FORMS[form]))
+        ]
         assert arrived[0] == arrived[1]
-        assert sorted(whole) == sorted(left_of(changes, FORMS[form]))
+        assert sorted(whole) == sorted(remaining_values(changes, FORMS[form]))
 
 
 @pytest.mark.parametrize("form", [by_stay, by_arrival])
 @given(changes=histories())
-def test_a_value_has_at_most_a_delete_and_then_an_insert(form: Any, changes: Changes) -> None:
-    left = left_of(changes[len(changes) // 2 :], form)
+def test_a_reduced_value_has_at_most_a_delete_followed_by_an_insert(form: Any, changes: Changes) -> None:
+    left = remaining_values(changes[len(changes) // 2 :], form)
     for value in "abc":
         signs = [amount > 0 for each, amount in left if each == value]
         assert signs in ([], [False], [True], [False, True])

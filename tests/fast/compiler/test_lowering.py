@@ -1,7 +1,7 @@
-"""What the compiler makes of what a program asked for: the logical graph before, what runs, and the plan, as text.
+"""Lowering in the compiler: the logical graph before each pass, the resulting plan, as text.
 
-`lowered/` has a golden text for each lowering pass. The uids in them are those of stores that were written before there
-were such passes: they must never change.
+`lowered/` has a golden text for each lowering pass. The uids in them are those of stores written before the passes
+existed: they must never change.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def graph_of(program: Callable[[StreamExecutionEnvironment], Any]) -> Graph:
     return env._graph("job")
 
 
-def listed(nodes: Iterable[Node]) -> str:
-    """One line per node, with its operation and what it reads."""
+def list_nodes(nodes: Iterable[Node]) -> str:
+    """One line per node, with its operation and its inputs."""
     return "".join(f"{_line(node)}\n" for node in nodes)
 
 
@@ -76,31 +76,31 @@ def _line(node: Node) -> str:
 
 
 def roll_in_columns(env: StreamExecutionEnvironment) -> None:
-    """A field of a typed stream is rolled in columns, one of an untyped stream is not."""
+    """A field of a typed stream is rolled in columns, that of an untyped stream is not."""
     typed = env.add_source(Script([], type_info=ORDER), "orders").key_by("id")
     typed.sum("cents").sink_to(Collect())
     typed.map(lambda order: order).key_by(0).max(2).sink_to(Collect())
 
 
-def stamped(env: StreamExecutionEnvironment, name: str = "orders") -> DataStream:
+def timestamped_orders(env: StreamExecutionEnvironment, name: str = "orders") -> DataStream:
     strategy = WatermarkStrategy.no_watermarks().with_timestamp_assigner(lambda order, _: order["at"])
     return env.from_source(Script([], [], type_info=ORDER), strategy, name)
 
 
 def split_windows(env: StreamExecutionEnvironment) -> None:
-    """Ready aggregates are split in two before each input; with an evictor, or a function on top, they are not."""
-    orders = stamped(env).union(stamped(env, "returns")).key_by("id")
+    """Built-in aggregates are split in two before each input; with an evictor or a process function they are not."""
+    orders = timestamped_orders(env).union(timestamped_orders(env, "returns")).key_by("id")
     minutes = TumblingEventTimeWindows.of(Duration.of_minutes(1))
     orders.window(minutes).queryable("totals").aggregate(TOTALS).name("totals").sink_to(Collect())
     orders.window(minutes).evictor(CountEvictor.of(3)).aggregate(TOTALS).uid("last three").sink_to(Collect())
     orders.window(EventTimeSessionWindows(10)).aggregate(TOTALS).sink_to(Collect())
     hours = SlidingEventTimeWindows.of(Duration.of_hours(1), Duration.of_minutes(1))
-    stamped(env).window_all(hours).aggregate(TOTALS).uid("all").sink_to(Collect())
+    timestamped_orders(env).window_all(hours).aggregate(TOTALS).uid("all").sink_to(Collect())
 
 
 def fold_windows(env: StreamExecutionEnvironment) -> None:
-    """Records are folded into fixed windows that keep one value; others take them one by one."""
-    orders, minutes = stamped(env).key_by("id"), TumblingEventTimeWindows.of(Duration.of_minutes(1))
+    """Records are folded into fixed windows that store one value; other windows process them one by one."""
+    orders, minutes = timestamped_orders(env).key_by("id"), TumblingEventTimeWindows.of(Duration.of_minutes(1))
     orders.window(minutes).reduce(max).sink_to(Collect())
     orders.window(minutes).trigger(PurgingTrigger.of(EventTimeTrigger())).reduce(max).uid("purged").sink_to(Collect())
     orders.window(minutes).trigger(CountTrigger.of(3)).reduce(max).sink_to(Collect())
@@ -114,8 +114,8 @@ class Rows(ProcessWindowFunction):
 
 
 def join_in_columns(env: StreamExecutionEnvironment) -> None:
-    """Chosen fields of both sides are joined in columns; by windows that merge, or with a function, they are not."""
-    orders, payments = stamped(env), stamped(env, "payments")
+    """Selected fields of both sides are joined in columns; by merging windows, or with a function, they are not."""
+    orders, payments = timestamped_orders(env), timestamped_orders(env, "payments")
     pairs = orders.join(payments).where("id").equal_to("id")
     late = OutputTag("late", ORDER)
     minutes = TumblingEventTimeWindows.of(Duration.of_minutes(1))
@@ -144,13 +144,13 @@ PROGRAMS = [fill_caches, roll_in_columns, split_windows, fold_windows, join_in_c
 def test_a_program_is_lowered_as_before(program: Callable[[StreamExecutionEnvironment], Any]) -> None:
     graph = graph_of(program)
     lowered = sorted(compile_graph(graph).nodes(), key=lambda node: node.id)
-    text = f"{listed(graph.nodes)}\n{listed(lowered)}\n{explain(graph)}"
+    text = f"{list_nodes(graph.nodes)}\n{list_nodes(lowered)}\n{explain(graph)}"
     assert text == (GOLDEN / f"{program.__name__}.txt").read_text()
 
 
-def test_plain_windows_give_rows_of_their_own_type_and_others_what_is_declared() -> None:
+def test_plain_windows_emit_rows_of_their_own_type_and_others_the_declared_one() -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
-    orders, declared = stamped(env).key_by("id"), Types.ROW([Types.STRING(), *[Types.LONG()] * 4])
+    orders, declared = timestamped_orders(env).key_by("id"), Types.ROW([Types.STRING(), *[Types.LONG()] * 4])
     minutes = TumblingEventTimeWindows.of(Duration.of_minutes(1))
     own = orders.window(minutes).aggregate(TOTALS).get_type()
     for trigger, type_info, kind in (
@@ -162,21 +162,21 @@ def test_plain_windows_give_rows_of_their_own_type_and_others_what_is_declared()
         assert type(lowered_operation(windows)) is kind
 
 
-def test_a_frame_behind_windows_has_the_place_that_stores_know() -> None:
+def test_windows_occupy_the_node_number_of_their_stored_uids() -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
-    both = stamped(env).union(stamped(env))
+    both = timestamped_orders(env).union(timestamped_orders(env))
     both.key_by("id").window(TumblingEventTimeWindows(10, 0)).aggregate(TOTALS)
-    assert env._next_place() == 6, "two sources, a partial aggregate of each, and the windows stand before it"
+    assert env._next_place() == 6, "two sources, a partial aggregate of each, and the windows precede it"
     both.key_by("id").window(EventTimeSessionWindows(10)).aggregate(TOTALS)
     assert env._next_place() == 7
 
 
-# --- what a program says later ----------------------------------------------------------------------------------------
+# --- settings made after the operator -------------------------------------------------------------------------------
 
 
-def test_a_partial_aggregate_runs_where_the_records_are_though_the_parallelism_is_set_afterwards() -> None:
+def test_a_partial_aggregate_runs_at_the_upstream_parallelism_even_if_it_is_set_later() -> None:
     def program(env: StreamExecutionEnvironment) -> None:
-        orders = stamped(env).map(lambda order: order, ORDER)
+        orders = timestamped_orders(env).map(lambda order: order, ORDER)
         windows = orders.key_by("id").window(TumblingEventTimeWindows(10, 0)).aggregate(TOTALS)
         windows.sink_to(Collect())
         orders.set_parallelism(3)
@@ -197,7 +197,7 @@ TRIGGERS = [
 ]
 
 
-def test_a_cached_stream_stays_where_its_records_are_though_the_parallelism_is_set_afterwards() -> None:
+def test_a_cached_stream_is_written_at_the_upstream_parallelism_even_if_it_is_set_later() -> None:
     def program(env: StreamExecutionEnvironment) -> None:
         orders = env.add_source(Script([], type_info=ORDER)).map(lambda order: order, ORDER)
         orders.cache().sink_to(Collect())
@@ -208,8 +208,8 @@ def test_a_cached_stream_stays_where_its_records_are_though_the_parallelism_is_s
     assert nodes["Cached Map"].inputs[0].partitioning is Partitioning.FORWARD
 
 
-def test_what_only_a_filled_cache_needed_is_no_part_of_the_job() -> None:
-    """Not even a loop, whose tail nobody reads; what others read, too, stays."""
+def test_operators_needed_only_to_fill_a_filled_cache_are_removed_from_the_job() -> None:
+    """Not even a loop, whose tail has no reader; operators with other readers stay."""
     builder = GraphBuilder()
 
     def add(operation: Operation, name: str, *sources: Node) -> Node:
@@ -221,7 +221,7 @@ def test_what_only_a_filled_cache_needed_is_no_part_of_the_job() -> None:
     add(LoopTail(1), "tail", body)
     cached = add(Cache(4, source=Script([], type_info=ORDER)), "cached", body)
     add(Write(Collect()), "out", cached)
-    assert listed(passes.fill_caches(builder.graph("job", 2, 128)).nodes) == (
+    assert list_nodes(passes.fill_caches(builder.graph("job", 2, 128)).nodes) == (
         "[1] Source: cached: Read\n[2] out: Write of 1 unspecified\n"
     )
     add(Write(Collect()), "beside", body)
@@ -231,21 +231,21 @@ def test_what_only_a_filled_cache_needed_is_no_part_of_the_job() -> None:
 
 
 @pytest.mark.parametrize(("trigger", "kind"), TRIGGERS, ids=lambda item: getattr(item, "__name__", type(item).__name__))
-def test_only_triggers_that_wait_for_the_end_let_records_be_folded(trigger: Any, kind: type) -> None:
+def test_records_are_folded_only_under_triggers_that_wait_for_the_window_end(trigger: Any, kind: type) -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
-    windows = stamped(env).key_by("id").window(TumblingEventTimeWindows(10, 0)).trigger(trigger)
+    windows = timestamped_orders(env).key_by("id").window(TumblingEventTimeWindows(10, 0)).trigger(trigger)
     assert type(lowered_operation(windows.reduce(max))) is kind
     own_windows = type("Own", (TumblingEventTimeWindows,), {})(10, 0)
-    own = stamped(env).key_by("id").window(own_windows).reduce(max)
-    assert type(lowered_operation(own)) is Window, "a class of the program's may assign otherwise"
+    own = timestamped_orders(env).key_by("id").window(own_windows).reduce(max)
+    assert type(lowered_operation(own)) is Window, "a user-defined class may assign other windows"
 
 
-def test_that_windows_run_a_record_at_a_time_is_said_once_with_their_line(
+def test_windows_that_run_a_record_at_a_time_are_reported_once_with_their_line(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(notices, "_LOGGED", set())
     env = StreamExecutionEnvironment.get_execution_environment()
-    orders, minutes = stamped(env), TumblingEventTimeWindows.of(Duration.of_minutes(1))
+    orders, minutes = timestamped_orders(env), TumblingEventTimeWindows.of(Duration.of_minutes(1))
     orders.key_by("id").window(minutes).evictor(CountEvictor.of(3)).aggregate(TOTALS).print()
     pairs = orders.join(orders).where("id").equal_to("id")
     pairs.window(TumblingProcessingTimeWindows(10, 0)).project(["id"], ["at"]).print()

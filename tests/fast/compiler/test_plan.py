@@ -36,7 +36,7 @@ def diamond() -> GraphBuilder:
     return builder
 
 
-def test_a_diamond_is_two_stages_and_its_short_branch_waits_for_the_long_one() -> None:
+def test_a_diamond_has_two_stages_and_its_short_branch_waits_for_the_long_one() -> None:
     assert explain(diamond().graph("diamond", 2, 128)) == GOLDEN_DIAMOND
 
 
@@ -58,7 +58,7 @@ stage 1  ×2
 
 
 def enriched() -> tuple[GraphBuilder, Node]:
-    """Items, mapped, meet rules that are broadcast."""
+    """Items are mapped and connected with broadcast rules."""
     builder = GraphBuilder()
     items = builder.add(Read(NumberSequenceSource(1, 10)), "items", output_type=Types.LONG())
     rules = builder.add(Read(NumberSequenceSource(1, 2)), "rules", output_type=Types.LONG())
@@ -73,18 +73,18 @@ def stages_of(builder: GraphBuilder) -> list[list[str]]:
     return [[node.name for node in stage.operators] for stage in plan.stages]
 
 
-def test_a_source_is_read_where_its_stream_meets_one_from_behind_an_exchange() -> None:
+def test_a_source_is_read_in_the_stage_where_its_stream_joins_an_exchanged_one() -> None:
     builder, _ = enriched()
     assert stages_of(builder) == [["rules"], ["items", "mapped", "both", "out"]]
 
 
-def test_a_source_that_others_read_early_is_read_early() -> None:
+def test_a_source_with_an_early_reader_is_read_early() -> None:
     builder, items = enriched()
     sink(builder, items, "early")
     assert stages_of(builder) == [["items", "rules", "mapped", "early"], ["both", "out"]]
 
 
-def test_a_source_behind_no_exchange_waits_for_the_longest_way_of_the_others() -> None:
+def test_a_source_without_an_exchange_is_read_in_the_stage_after_the_longest_path() -> None:
     builder, _ = enriched()
     both = builder.nodes[max(builder.nodes) - 1]
     late = builder.add(Read(NumberSequenceSource(1, 3)), "late", output_type=Types.LONG())
@@ -93,7 +93,7 @@ def test_a_source_behind_no_exchange_waits_for_the_longest_way_of_the_others() -
     assert stages_of(builder) == [["rules"], ["items", "mapped", "both", "out"], ["late", "further", "end"]]
 
 
-def test_unequal_parallelism_deals_records_out_and_equal_parallelism_keeps_them() -> None:
+def test_unequal_parallelism_redistributes_records_and_equal_parallelism_forwards_them() -> None:
     builder = GraphBuilder()
     source = builder.add(Read(CollectionSource([1])), "one")
     first = builder.add(Map(abs), "first", inputs=(Edge(source.id),))
@@ -140,8 +140,8 @@ def builder_map(builder: GraphBuilder, node: Node, name: str) -> Node:
 
 @pytest.mark.parametrize("partitioning", [Partitioning.UNSPECIFIED, Partitioning.FORWARD, REBALANCE])
 def test_derived_uids_do_not_change_with_the_parallelism(partitioning: Partitioning) -> None:
-    """Whether a record stays in its task or is dealt out is no property of the program."""
-    found = set()
+    """Whether a record stays in its task or is redistributed does not affect a uid."""
+    uids = set()
     for parallelism in (1, 2, 3):
         builder = GraphBuilder()
         narrow = builder.add(Map(abs), "narrow", inputs=(Edge(numbers(builder).id),))
@@ -149,20 +149,20 @@ def test_derived_uids_do_not_change_with_the_parallelism(partitioning: Partition
             builder.amend(narrow.id, parallelism=1)
         wide = builder.add(Map(str), "wide", inputs=(Edge(narrow.id, partitioning),))
         sink(builder, wide)
-        found.add(tuple(node.uid for node in compile_graph(builder.graph("job", parallelism, 128)).nodes()))
-    assert len(found) == 1, found
+        uids.add(tuple(node.uid for node in compile_graph(builder.graph("job", parallelism, 128)).nodes()))
+    assert len(uids) == 1, uids
 
 
-def test_saying_forward_does_not_change_a_uid() -> None:
+def test_an_explicit_forward_does_not_change_a_uid() -> None:
     plans = []
-    for said in (Partitioning.UNSPECIFIED, Partitioning.FORWARD):
+    for partitioning in (Partitioning.UNSPECIFIED, Partitioning.FORWARD):
         builder = GraphBuilder()
-        sink(builder, numbers(builder), partitioning=said)
+        sink(builder, numbers(builder), partitioning=partitioning)
         plans.append([node.uid for node in compile_graph(builder.graph("job", 2, 128)).nodes()])
     assert plans[0] == plans[1]
 
 
-def test_a_uid_given_twice_is_refused_naming_both_operators() -> None:
+def test_a_duplicate_uid_is_rejected_with_both_operators() -> None:
     builder = GraphBuilder()
     source = numbers(builder)
     a, b = builder_map(builder, source, "a"), builder_map(builder, source, "b")
@@ -182,7 +182,7 @@ def test_a_stream_of_the_first_job_can_feed_the_second() -> None:
     assert [node.name for node in builder.graph("job", 1, 128).nodes] == ["numbers", "second"]
 
 
-def test_every_pass_leaves_a_finished_graph_alone() -> None:
+def test_every_pass_leaves_a_lowered_graph_unchanged() -> None:
     graph = diamond().graph("job", 2, 128)
     for step in PASSES:
         graph = step(graph)
@@ -201,7 +201,7 @@ def test_the_json_plan_has_flinks_shape() -> None:
     ]
 
 
-def test_two_operators_behind_one_are_drawn_side_by_side() -> None:
+def test_two_downstream_operators_are_drawn_next_to_each_other() -> None:
     builder = GraphBuilder()
     source = numbers(builder)
     for name in ("left", "right"):
@@ -216,7 +216,7 @@ def test_two_operators_behind_one_are_drawn_side_by_side() -> None:
     ]
 
 
-def test_sinks_of_one_name_are_told_apart_and_keep_the_uids_they_had() -> None:
+def test_sinks_of_one_name_are_distinguished_and_have_their_previous_uids() -> None:
     def names_and_uids(*names: str) -> tuple[list[str], list[str | None]]:
         builder = GraphBuilder()
         source = numbers(builder)

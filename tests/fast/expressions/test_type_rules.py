@@ -1,4 +1,6 @@
-"""Flink's rules of types: casts, common types, digits of decimals, PyFlink's DataTypes. Flink 2.3 was asked."""
+"""Flink's type rules: casts, common types, precision of decimals, PyFlink's DataTypes. The expected types are those of
+Flink 2.3.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,7 @@ def test_results_have_flinks_types(name: str, types: tuple[DataType, ...], resul
 
 
 @pytest.mark.parametrize(("digits", "result"), [(1, "DECIMAL(9, 1)"), (-1, "DECIMAL(8, 0)"), (5, "DECIMAL(10, 3)")])
-def test_rounding_to_constant_digits_is_known_beforehand(digits: int, result: str) -> None:
+def test_rounding_to_constant_digits_determines_the_result_type(digits: int, result: str) -> None:
     assert bound("ROUND", D10_3, T.INT(False), constants=(NOT_CONSTANT, digits)) == result
     assert bound("ROUND", D10_3, T.INT()) == "DECIMAL(10, 3)"
 
@@ -85,12 +87,10 @@ def test_rounding_to_constant_digits_is_known_beforehand(digits: int, result: st
         ("+", (T.STRING(), T.INT()), "+ takes two numbers, or a time and an interval, got STRING, INT"),
     ],
 )
-def test_what_a_function_does_not_take_is_said_in_one_voice(
-    name: str, types: tuple[DataType, ...], message: str
-) -> None:
-    with pytest.raises(SignatureError) as told:
+def test_errors_of_unsupported_arguments_have_one_form(name: str, types: tuple[DataType, ...], message: str) -> None:
+    with pytest.raises(SignatureError) as error:
         bound(name, *types)
-    assert str(told.value).startswith(message)
+    assert str(error.value).startswith(message)
 
 
 def test_common_types() -> None:
@@ -103,7 +103,7 @@ def test_common_types() -> None:
     assert str(leading_type([T.INT(), T.FLOAT(), T.DOUBLE()])) == "FLOAT"
 
 
-def test_casts_that_can_and_cannot_be() -> None:
+def test_supported_and_unsupported_casts() -> None:
     assert can_cast(T.INT(), T.BIGINT(), explicit=False) and not can_cast(T.BIGINT(), T.INT(), explicit=False)
     assert can_cast(T.STRING(), T.INT()) and not can_cast(T.STRING(), T.INT(), explicit=False)
     assert not can_cast(T.INT(), T.DATE()) and not can_cast(T.DATE(), T.TIME()) and not can_cast(T.BYTES(), T.INT())
@@ -111,7 +111,7 @@ def test_casts_that_can_and_cannot_be() -> None:
     assert not can_cast(T.INT(), T.INT(False), explicit=False)
 
 
-def test_constants_are_cast_at_once_and_columns_when_run() -> None:
+def test_constants_are_cast_at_planning_and_columns_at_runtime() -> None:
     assert as_type(Literal(T.INT(False), 5), T.DECIMAL(10, 2)) == Literal(T.DECIMAL(10, 2, False), Decimal(5))
     assert as_type(Literal(T.NULL(), None), T.INT()) == Literal(T.INT(), None)
     column = Column(T.INT(False), 0)
@@ -121,7 +121,7 @@ def test_constants_are_cast_at_once_and_columns_when_run() -> None:
     assert as_type(text, T.STRING()) is text and as_type(text, T.VARCHAR(2)) != text
 
 
-def test_literals_become_arrows_values() -> None:
+def test_literals_become_arrow_values() -> None:
     row = T.ROW([T.FIELD("a", T.INT()), T.FIELD("b", T.MAP(T.STRING(), T.DECIMAL(3, 1)))])
     value = arrow_value(Literal(row, (1, {"x": Decimal("2.5")})))
     assert value.type == row.arrow and value.as_py() == {"a": 1, "b": [("x", Decimal("2.5"))]}
@@ -143,12 +143,12 @@ def test_sums_and_averages_of_decimals() -> None:
     ],
     ids=str,
 )  # fmt: skip
-def test_types_go_to_arrow_and_back(type_: DataType) -> None:
+def test_types_are_converted_to_arrow_and_back(type_: DataType) -> None:
     assert from_arrow_type(to_arrow_type(type_)) == type_
     assert pickle.loads(pickle.dumps(type_)) == type_
 
 
-def test_a_type_of_arrow_that_sql_has_not_is_refused() -> None:
+def test_an_arrow_type_without_a_sql_type_is_rejected() -> None:
     with pytest.raises(ProgramError, match="the Arrow type uint64 has no SQL data type"):
         from_arrow_type(pa.uint64())
     assert create_arrow_schema(["a"], [T.INT(False)]) == pa.schema([pa.field("a", pa.int32(), False)])

@@ -1,7 +1,7 @@
-"""An error of ours is shown the same way by the command line, by plain Python and by a test runner.
+"""A Millstream error is shown the same way by the command line, by plain Python and by a test runner.
 
-Each program runs as plain Python runs it: to the end of its main module, where Python itself shows what was raised.
-Millstream is imported once, by a process that becomes each of the programs in turn.
+Each program runs as plain Python runs it: to the end of its main module, where Python itself prints the exception.
+Millstream is imported once, by a process that forks for each program in turn.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ env = StreamExecutionEnvironment.get_execution_environment()
 {line}
 """
 
-# A child leaves the loop, and what follows is its program: nothing of ours stands between the program and Python.
+# A child leaves the loop, and the rest is its program: no frame of ours is between the program and Python.
 STAGE = """
 import json, os, sys
 import millstream.datastream
@@ -63,7 +63,7 @@ LINES = {
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, str]]:
-    """The exit code of each program, and what it showed."""
+    """The exit code of each program, and its output."""
     folder = tmp_path_factory.mktemp("programs")
     for name, line in LINES.items():
         (folder / name).mkdir()
@@ -82,7 +82,7 @@ Outcomes = dict[str, tuple[int, str]]
 
 
 @pytest.mark.slow
-def test_plain_python_shows_an_error_of_ours_in_one_sentence(outcomes: Outcomes) -> None:
+def test_plain_python_shows_a_millstream_error_in_one_sentence(outcomes: Outcomes) -> None:
     sentence = "millstream: set_parallelism: found 0, expected a whole number of at least 1 (job.py:5)\n"
     assert outcomes["ours"] == (1, sentence)
 
@@ -93,14 +93,14 @@ def test_plain_python_shows_the_report_of_a_failed_job_before_the_sentence(outco
 
 
 @pytest.mark.slow
-def test_plain_python_shows_other_errors_as_ever(outcomes: Outcomes) -> None:
+def test_plain_python_shows_other_errors_unchanged(outcomes: Outcomes) -> None:
     code, shown = outcomes["other"]
     assert code == 1
     assert shown.startswith("Traceback (most recent call last):\n") and "ZeroDivisionError" in shown
 
 
 @pytest.mark.slow
-def test_a_hook_of_the_users_own_stays_in_place(outcomes: Outcomes) -> None:
+def test_a_users_own_excepthook_stays_installed(outcomes: Outcomes) -> None:
     assert outcomes["hooked"] == (1, "mine\n")
 
 
@@ -111,18 +111,18 @@ def test_an_error_of_the_lower_layers_is_shown_with_the_line_that_led_to_it(outc
 
 
 @pytest.mark.slow
-def test_a_forgotten_execute_is_said_at_the_end(outcomes: Outcomes) -> None:
+def test_a_missing_execute_is_reported_at_exit(outcomes: Outcomes) -> None:
     code, shown = outcomes["forgotten"]
     assert (code, shown.count("\n")) == (0, 1) and "ended without env.execute()" in shown and "(job.py:5)" in shown
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["planned", "failing"])
-def test_a_program_that_failed_or_asked_for_its_plan_is_not_told_of_execute(outcomes: Outcomes, name: str) -> None:
+def test_a_failed_or_explained_program_gets_no_notice_about_execute(outcomes: Outcomes, name: str) -> None:
     assert "env.execute()" not in outcomes[name][1].replace(LINES[name], "")
 
 
 @pytest.mark.slow
-def test_a_name_that_one_of_our_classes_does_not_have_is_shown_with_those_it_has(outcomes: Outcomes) -> None:
+def test_a_missing_attribute_of_a_millstream_class_is_shown_with_the_existing_ones(outcomes: Outcomes) -> None:
     code, shown = outcomes["misspelt"]
     assert code == 1 and shown.splitlines()[-1].startswith("millstream: Types has BASIC_ARRAY, ") and ", INT," in shown

@@ -23,7 +23,7 @@ def test_names_are_the_path_of_groups() -> None:
     assert set(registry.snapshot()) == {"parse.lines", "parse.errors.bad", "parse.country.de.seen"}
 
 
-def test_a_snapshot_tells_only_what_is_new_since_the_last() -> None:
+def test_a_snapshot_has_only_increments_since_the_last_one() -> None:
     registry = MetricRegistry()
     group = registry.group("op")
     counter, meter, sizes = group.counter("n"), group.meter("rate", 30), group.distribution("size")
@@ -47,14 +47,14 @@ def test_a_snapshot_tells_only_what_is_new_since_the_last() -> None:
     assert (counter.get_count(), meter.get_count()) == (2, 2)
 
 
-def test_asking_again_gives_the_same_metric_and_another_kind_is_refused() -> None:
+def test_registering_again_returns_the_same_metric_and_another_kind_is_rejected() -> None:
     group = MetricRegistry().group("op")
     assert group.counter("n") is group.counter("n")
     with pytest.raises(ProgramError, match=r"'op\.n' is already a counter, found a request for a meter"):
         group.meter("n")
 
 
-def test_a_gauge_registered_again_asks_the_new_function() -> None:
+def test_a_gauge_registered_again_calls_the_new_function() -> None:
     registry = MetricRegistry()
     registry.group("op").gauge("g", lambda: 1)
     registry.group("op").gauge("g", lambda: 2)
@@ -62,12 +62,12 @@ def test_a_gauge_registered_again_asks_the_new_function() -> None:
 
 
 @pytest.mark.parametrize(
-    ("look_up", "expected"),
+    ("read_gauge", "expected"),
     [(lambda: 1 / 0, "failed: ZeroDivisionError: division by zero"), (lambda: {1}, "{1}"), (lambda: None, None)],
 )
-def test_a_gauge_never_stops_the_task(look_up: Callable[[], Any], expected: Any) -> None:
+def test_a_failing_gauge_never_fails_the_task(read_gauge: Callable[[], Any], expected: Any) -> None:
     registry = MetricRegistry()
-    registry.group("op").gauge("g", look_up)
+    registry.group("op").gauge("g", read_gauge)
     snapshot = registry.snapshot()
     assert snapshot == {"op.g": {"gauge": expected}}
     json.dumps(snapshot)

@@ -1,4 +1,4 @@
-"""A session with a few tables, and what tests ask of it in one word each."""
+"""A session with a few tables, and short names for planning a query."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def bound(query: str, session: PlannerSession | None = None) -> Relation:
 
 
 def fields(query: str, session: PlannerSession | None = None) -> list[str]:
-    """The columns of a query, as text."""
+    """The columns of a query as text."""
     return [str(field) for field in bound(query, session).schema.fields]
 
 
@@ -60,12 +60,12 @@ def sinks(*texts: str, session: PlannerSession | None = None) -> tuple[Sink, ...
     return optimised(made, session)
 
 
-def carried_out(text: str, session: PlannerSession) -> StatementResult:
+def execute(text: str, session: PlannerSession) -> StatementResult:
     result = run(parse_statement(text), session)
     assert result is not None
     return result
 
 
 def column(text: str, session: PlannerSession, place: int = 0) -> list[object]:
-    """One column of what a statement shows."""
-    return [row[place] for row in carried_out(text, session).rows]
+    """One column of the output of a SHOW statement."""
+    return [row[place] for row in execute(text, session).rows]

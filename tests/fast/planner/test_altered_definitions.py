@@ -1,4 +1,4 @@
-"""ALTER and SHOW CREATE of distributions, partitions and catalogs: what is said is kept and shown, or refused."""
+"""ALTER and SHOW CREATE of distributions, partitions and catalogs: definitions are stored and shown, or rejected."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ def env() -> TableEnvironment:
     return env
 
 
-def told(env: TableEnvironment, statement: str) -> str:
+def output_of(env: TableEnvironment, statement: str) -> str:
     with env.execute_sql(statement).collect() as rows:
         return "\n".join(str(row[0]) for row in rows)
 
 
-def test_a_distribution_is_kept_shown_changed_and_dropped(env: TableEnvironment) -> None:
-    assert "\nDISTRIBUTED BY HASH(`id`) INTO 4 BUCKETS\n" in told(env, "SHOW CREATE TABLE dealt")
+def test_a_distribution_is_stored_shown_changed_and_dropped(env: TableEnvironment) -> None:
+    assert "\nDISTRIBUTED BY HASH(`id`) INTO 4 BUCKETS\n" in output_of(env, "SHOW CREATE TABLE dealt")
     env.execute_sql("ALTER TABLE dealt RENAME id TO `key`")
-    env.execute_sql(told(env, "SHOW CREATE TABLE dealt").replace("`dealt`", "`again`"))
-    assert "\nDISTRIBUTED BY HASH(`key`) INTO 4 BUCKETS\n" in told(env, "SHOW CREATE TABLE again")
+    env.execute_sql(output_of(env, "SHOW CREATE TABLE dealt").replace("`dealt`", "`again`"))
+    assert "\nDISTRIBUTED BY HASH(`key`) INTO 4 BUCKETS\n" in output_of(env, "SHOW CREATE TABLE again")
     env.execute_sql("ALTER TABLE dealt MODIFY DISTRIBUTION BY RANGE(n)")
-    assert "\nDISTRIBUTED BY RANGE(`n`)\n" in told(env, "SHOW CREATE TABLE dealt")
+    assert "\nDISTRIBUTED BY RANGE(`n`)\n" in output_of(env, "SHOW CREATE TABLE dealt")
     env.execute_sql("ALTER TABLE dealt DROP DISTRIBUTION")
-    assert "DISTRIBUTED" not in told(env, "SHOW CREATE TABLE dealt")
+    assert "DISTRIBUTED" not in output_of(env, "SHOW CREATE TABLE dealt")
     env.execute_sql("ALTER TABLE t ADD DISTRIBUTION INTO 2 BUCKETS")
-    assert "\nDISTRIBUTED INTO 2 BUCKETS\n" in told(env, "SHOW CREATE TABLE t")
+    assert "\nDISTRIBUTED INTO 2 BUCKETS\n" in output_of(env, "SHOW CREATE TABLE t")
 
 
 @pytest.mark.parametrize("connector", ["'blackhole'", "'filesystem', 'path' = '/nowhere', 'format' = 'csv'"])
-def test_a_table_in_buckets_is_not_written_and_flinks_sentence_says_so_before_anything_runs(
+def test_writing_to_a_bucketed_table_is_rejected_with_flinks_message_before_the_job_starts(
     env: TableEnvironment, connector: str
 ) -> None:
     env.execute_sql(f"CREATE TABLE b (id INT) DISTRIBUTED BY (id) INTO 2 BUCKETS WITH ('connector' = {connector})")
@@ -58,13 +58,13 @@ def test_a_table_in_buckets_is_not_written_and_flinks_sentence_says_so_before_an
     env.execute_sql("EXPLAIN INSERT INTO b VALUES (1)")
 
 
-def test_a_table_in_buckets_is_read_as_any_other(env: TableEnvironment) -> None:
+def test_a_bucketed_table_is_read_like_any_other(env: TableEnvironment) -> None:
     query = "SELECT COUNT(*) FROM dealt /*+ OPTIONS('number-of-rows' = '3') */"
     with jobs_in_memory(), env.execute_sql(query).collect() as counts:
         assert [tuple(row) for row in counts] == [(3,)]
 
 
-def test_a_table_made_of_a_query_into_buckets_is_not_made(env: TableEnvironment) -> None:
+def test_create_table_as_with_buckets_creates_no_table(env: TableEnvironment) -> None:
     with pytest.raises(SqlError, match="is distributed into buckets"):
         env.execute_sql("CREATE TABLE b DISTRIBUTED INTO 3 BUCKETS WITH ('connector' = 'blackhole') AS SELECT 1 AS a")
     with pytest.raises(SqlError, match="a materialized table is stored by key, without buckets"):
@@ -88,7 +88,7 @@ def test_a_table_made_of_a_query_into_buckets_is_not_made(env: TableEnvironment)
         ("ALTER TABLE days ADD PARTITION (dai = 1)", "'dai' is not a partition column .*: day. Did you mean 'day'"),
     ],
 )
-def test_what_a_table_has_not_is_not_altered(env: TableEnvironment, statement: str, words: str) -> None:
+def test_altering_missing_parts_of_a_table_is_rejected(env: TableEnvironment, statement: str, words: str) -> None:
     with pytest.raises(SqlError, match=words):
         env.execute_sql(statement)
 
@@ -101,17 +101,17 @@ def test_what_a_table_has_not_is_not_altered(env: TableEnvironment, statement: s
         ("ALTER FUNCTION f AS 'm.f' LANGUAGE PYTHON", "DROP FUNCTION and CREATE FUNCTION again"),
     ],
 )
-def test_what_is_not_built_says_what_to_do(env: TableEnvironment, statement: str, words: str) -> None:
+def test_unsupported_alterations_are_rejected_with_advice(env: TableEnvironment, statement: str, words: str) -> None:
     with pytest.raises(NotYetError, match=words):
         env.execute_sql(statement)
 
 
-def test_a_catalog_is_shown_as_the_statement_that_makes_it(env: TableEnvironment, tmp_path: Path) -> None:
+def test_show_create_catalog_prints_its_create_statement(env: TableEnvironment, tmp_path: Path) -> None:
     made = f"CREATE CATALOG `it's`\nCOMMENT 'a''s'\nWITH (\n  'type' = 'jobs',\n  'stores' = '{tmp_path}'\n)\n"
     env.execute_sql(made)
-    assert told(env, "SHOW CREATE CATALOG `it's`") == made
+    assert output_of(env, "SHOW CREATE CATALOG `it's`") == made
     assert dict(map(tuple, env.execute_sql("DESCRIBE CATALOG `it's`").collect()))["type"] == "jobs"
-    first = told(env, "SHOW CREATE CATALOG default_catalog")
+    first = output_of(env, "SHOW CREATE CATALOG default_catalog")
     assert first == "CREATE CATALOG `default_catalog`\nWITH (\n  'type' = 'generic_in_memory'\n)\n"
 
 
@@ -120,7 +120,7 @@ def test_a_catalog_is_altered(env: TableEnvironment) -> None:
     env.execute_sql("ALTER CATALOG c SET ('b' = '2', 'type' = 'generic_in_memory')")
     env.execute_sql("ALTER CATALOG c RESET ('a')")
     env.execute_sql("ALTER CATALOG c COMMENT 'ours'")
-    assert told(env, "SHOW CREATE CATALOG c") == (
+    assert output_of(env, "SHOW CREATE CATALOG c") == (
         "CREATE CATALOG `c`\nCOMMENT 'ours'\nWITH (\n  'type' = 'generic_in_memory',\n  'b' = '2'\n)\n"
     )
 
@@ -135,8 +135,8 @@ def test_a_catalog_is_altered(env: TableEnvironment) -> None:
         ("SHOW CREATE CATALOG k", "does not exist"),
     ],
 )
-def test_a_catalog_stays_what_it_is(env: TableEnvironment, statement: str, words: str) -> None:
+def test_invalid_statements_do_not_change_a_catalog(env: TableEnvironment, statement: str, words: str) -> None:
     env.execute_sql("CREATE CATALOG j WITH ('type' = 'jobs', 'stores' = '/nowhere')")
     with pytest.raises(MillstreamError, match=words):
         env.execute_sql(statement)
-    assert "'stores' = '/nowhere'" in told(env, "SHOW CREATE CATALOG j")
+    assert "'stores' = '/nowhere'" in output_of(env, "SHOW CREATE CATALOG j")

@@ -1,4 +1,4 @@
-"""What is told of FIRST_VALUE and LAST_VALUE where rows come in no order of their own."""
+"""Warnings about FIRST_VALUE and LAST_VALUE over rows without an order of their own."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def words(query: str, caplog: pytest.LogCaptureFixture) -> str:
     return caplog.text
 
 
-def test_rows_of_a_source_come_in_its_order_and_nothing_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_rows_of_a_source_arrive_in_order_without_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     assert not words("SELECT b, FIRST_VALUE(a + 1), COUNT(*) FROM t WHERE a > 1 GROUP BY b", caplog)
 
 
-def test_which_value_of_computed_rows_is_first_is_told_to_depend_on_epochs(caplog: pytest.LogCaptureFixture) -> None:
+def test_first_value_over_computed_rows_is_warned_to_depend_on_epochs(caplog: pytest.LogCaptureFixture) -> None:
     counted = "(SELECT a, b, COUNT(*) AS n FROM t GROUP BY a, b) q"
     assert "LAST_VALUE of another operator's results" in words(
         f"SELECT b, LAST_VALUE(n) FROM {counted} WHERE n > 1 GROUP BY b", caplog

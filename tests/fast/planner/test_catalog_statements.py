@@ -1,9 +1,9 @@
-"""Definitions and what is shown of them."""
+"""Definitions and their SHOW and DESCRIBE output."""
 
 from __future__ import annotations
 
 import pytest
-from planned import carried_out, column, fields, plan, session_with, sinks
+from planned import column, execute, fields, plan, session_with, sinks
 
 from millstream.errors import SqlError
 from millstream.planner.catalog import TableEntry
@@ -13,9 +13,9 @@ from millstream.sql.parser import parse_statement
 
 
 def entry(session: PlannerSession, name: str) -> TableEntry:
-    found = session.find_table([name])
-    assert isinstance(found, TableEntry)
-    return found
+    table_entry = session.find_table([name])
+    assert isinstance(table_entry, TableEntry)
+    return table_entry
 
 
 def test_a_table_is_read_as_physical_columns_then_metadata() -> None:
@@ -29,7 +29,7 @@ def test_describe_shows_types_times_keys_and_expressions() -> None:
         """CREATE TABLE q (id INT, v INT, w AS v * 2, o STRING METADATA VIRTUAL, ts TIMESTAMP(3),
            WATERMARK FOR ts AS ts - INTERVAL '1' SECOND, PRIMARY KEY (id) NOT ENFORCED) WITH ('connector' = 'x')"""
     )
-    assert carried_out("DESCRIBE q", session).rows == (
+    assert execute("DESCRIBE q", session).rows == (
         ("id", "INT", False, "PRI(id)", None, None),
         ("v", "INT", True, None, None, None),
         ("w", "INT", True, None, "AS v * 2", None),
@@ -38,11 +38,11 @@ def test_describe_shows_types_times_keys_and_expressions() -> None:
     )
 
 
-def test_what_show_create_table_writes_makes_the_same_table() -> None:
+def test_show_create_table_recreates_the_same_table() -> None:
     session = session_with()
     text = column("SHOW CREATE TABLE t", session)[0]
     again = PlannerSession()
-    carried_out(str(text), again)
+    execute(str(text), again)
     first, second = entry(session, "t"), entry(again, "t")
     assert [(c.name, c.type, c.metadata, c.text) for c in first.columns] == [
         (c.name, c.type, c.metadata, c.text) for c in second.columns
@@ -50,9 +50,9 @@ def test_what_show_create_table_writes_makes_the_same_table() -> None:
     assert (first.watermark, first.options) == (second.watermark, second.options)
 
 
-def test_like_takes_columns_and_lets_options_win() -> None:
+def test_like_copies_columns_and_explicit_options_take_precedence() -> None:
     session = session_with()
-    carried_out("CREATE TABLE u (extra INT) WITH ('connector' = 'print') LIKE t (EXCLUDING GENERATED)", session)
+    execute("CREATE TABLE u (extra INT) WITH ('connector' = 'print') LIKE t (EXCLUDING GENERATED)", session)
     made = entry(session, "u")
     assert made.names == ("a", "b", "c", "s", "l", "m", "r", "ts", "k", "extra")
     assert made.connector == "print"
@@ -65,20 +65,20 @@ def test_create_table_as_has_the_querys_columns() -> None:
     sink = bind_create_as(statement, session)  # type: ignore[arg-type]
     assert sink is not None
     assert [str(each.type) for each in entry(session, "u").columns] == ["INT", "BIGINT NOT NULL"]
-    assert carried_out("CREATE TABLE IF NOT EXISTS u (q INT)", session).is_ok
+    assert execute("CREATE TABLE IF NOT EXISTS u (q INT)", session).is_ok
 
 
 def test_temporary_tables_hide_others_until_they_are_dropped() -> None:
     session = session_with()
-    carried_out("CREATE TEMPORARY TABLE n (only_this INT) WITH ('connector' = 'datagen')", session)
+    execute("CREATE TEMPORARY TABLE n (only_this INT) WITH ('connector' = 'datagen')", session)
     assert fields("SELECT * FROM n", session) == ["only_this INT"]
-    carried_out("DROP TEMPORARY TABLE n", session)
+    execute("DROP TEMPORARY TABLE n", session)
     assert fields("SELECT * FROM n", session) == ["x INT", "y BIGINT"]
 
 
-def test_lists_are_sorted_and_like_takes_some() -> None:
+def test_listings_are_sorted_and_filtered_by_like() -> None:
     session = session_with()
-    carried_out("CREATE VIEW seen AS SELECT x FROM n", session)
+    execute("CREATE VIEW seen AS SELECT x FROM n", session)
     assert column("SHOW TABLES", session) == ["n", "o", "seen", "t"]
     assert column("SHOW TABLES LIKE '%n'", session) == ["n", "seen"]
     assert column("SHOW TABLES NOT LIKE '_'", session) == ["seen"]
@@ -86,10 +86,10 @@ def test_lists_are_sorted_and_like_takes_some() -> None:
     assert "upper" in column("SHOW FUNCTIONS", session)
 
 
-def test_use_goes_to_another_database_and_back() -> None:
+def test_use_switches_to_another_database_and_back() -> None:
     session = session_with()
-    carried_out("CREATE DATABASE d", session)
-    carried_out("USE d", session)
+    execute("CREATE DATABASE d", session)
+    execute("USE d", session)
     assert column("SHOW CURRENT DATABASE", session) == ["d"]
     assert column("SHOW TABLES", session) == []
     assert fields("SELECT x FROM default_database.n", session) == ["x INT"]
@@ -97,13 +97,13 @@ def test_use_goes_to_another_database_and_back() -> None:
 
 def test_alter_changes_columns_options_and_names() -> None:
     session = session_with()
-    carried_out("ALTER TABLE n ADD (z STRING FIRST, w INT AFTER x)", session)
+    execute("ALTER TABLE n ADD (z STRING FIRST, w INT AFTER x)", session)
     assert entry(session, "n").names == ("z", "x", "w", "y")
-    carried_out("ALTER TABLE n RENAME z TO q", session)
-    carried_out("ALTER TABLE n DROP (w, y)", session)
-    carried_out("ALTER TABLE n SET ('a' = '1', 'b' = '2')", session)
-    carried_out("ALTER TABLE n RESET ('a')", session)
-    carried_out("ALTER TABLE n RENAME TO m", session)
+    execute("ALTER TABLE n RENAME z TO q", session)
+    execute("ALTER TABLE n DROP (w, y)", session)
+    execute("ALTER TABLE n SET ('a' = '1', 'b' = '2')", session)
+    execute("ALTER TABLE n RESET ('a')", session)
+    execute("ALTER TABLE n RENAME TO m", session)
     assert entry(session, "m").names == ("q", "x")
     assert entry(session, "m").options == (("connector", "datagen"), ("b", "2"))
 
@@ -112,21 +112,21 @@ def test_an_alter_that_fails_changes_nothing() -> None:
     session = session_with()
     before = entry(session, "n")
     with pytest.raises(SqlError):
-        carried_out("ALTER TABLE n ADD (z STRING, y INT)", session)
+        execute("ALTER TABLE n ADD (z STRING, y INT)", session)
     assert entry(session, "n") == before
 
 
-def test_uids_stay_when_a_column_is_added_and_differ_between_operators() -> None:
+def test_uids_are_stable_when_a_column_is_added_and_differ_between_operators() -> None:
     window = "FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '{}' SECOND)) GROUP BY window_start, window_end, s"
 
     def uids(items: str, seconds: int = 10) -> list[str | None]:
         (sink,) = sinks(f"SELECT {items} {window.format(seconds)}")
-        found = []
+        window_uids = []
         relation = sink.input
         while relation.inputs:
-            found.append(relation.uid if type(relation).__name__ == "WindowAggregate" else None)
+            window_uids.append(relation.uid if type(relation).__name__ == "WindowAggregate" else None)
             relation = relation.inputs[0]
-        return [uid for uid in found if uid] + [relation.uid]
+        return [uid for uid in window_uids if uid] + [relation.uid]
 
     assert uids("s, COUNT(*)") == uids("UPPER(s), COUNT(*) + 1, window_start, MAX(a)")
     assert uids("s, COUNT(*)") != uids("s, COUNT(*)", 20)
@@ -144,7 +144,7 @@ def test_one_plan_for_two_inserts_reads_the_table_once() -> None:
     assert first.input.inputs[0] is second.input.inputs[0]
 
 
-def test_chance_is_drawn_for_each_that_was_written() -> None:
+def test_each_random_call_is_drawn_separately() -> None:
     text = plan("SELECT RAND() AS q FROM n UNION ALL SELECT RAND() AS q FROM n")
     assert text.count("RAND()") == 2
     (sink,) = sinks("SELECT RAND() AS q FROM n UNION ALL SELECT RAND() AS q FROM n")

@@ -1,4 +1,4 @@
-"""CREATE TABLE … AS, and what SHOW CREATE says of tables with difficult names."""
+"""CREATE TABLE … AS, and SHOW CREATE of tables with difficult names."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def columns(t_env: TableEnvironment, table: str) -> list[str]:
     return t_env.from_path(table).get_schema().get_field_names()
 
 
-def test_names_alone_say_the_order_of_the_columns(t_env: TableEnvironment) -> None:
+def test_a_list_of_names_reorders_or_renames_the_columns(t_env: TableEnvironment) -> None:
     create = "CREATE TABLE {} ({}) WITH ('connector' = 'print') AS SELECT n, word FROM numbers"
     t_env.execute_sql(create.format("turned", "word, n")).wait()
     assert columns(t_env, "turned") == ["word", "n"]
@@ -32,16 +32,14 @@ def test_names_alone_say_the_order_of_the_columns(t_env: TableEnvironment) -> No
     assert columns(t_env, "renamed") == ["a", "b"]
 
 
-def test_columns_that_the_query_does_not_give_are_null(
-    t_env: TableEnvironment, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_columns_missing_from_the_query_are_null(t_env: TableEnvironment, capfd: pytest.CaptureFixture[str]) -> None:
     t_env.execute_sql("CREATE TABLE more (extra INT) WITH ('connector' = 'print') AS SELECT n FROM numbers").wait()
     assert columns(t_env, "more") == ["extra", "n"]
     printed = sorted(line.partition("> ")[2] for line in capfd.readouterr().out.splitlines())
     assert printed == ["+I[null, 1]", "+I[null, 2]"]
 
 
-def test_new_columns_stand_before_those_of_the_query_which_may_have_another_type(t_env: TableEnvironment) -> None:
+def test_new_columns_precede_those_of_the_query_which_may_have_another_type(t_env: TableEnvironment) -> None:
     t_env.execute_sql(
         "CREATE TABLE wider (twice AS n * 2, n BIGINT) WITH ('connector' = 'print') AS SELECT word, n FROM numbers"
     ).wait()
@@ -58,7 +56,7 @@ def test_new_columns_stand_before_those_of_the_query_which_may_have_another_type
         ("CREATE TABLE kept (x INT NOT NULL) WITH ('connector' = 'print') AS SELECT n FROM numbers", SqlError),
     ],
 )
-def test_what_does_not_start_leaves_no_table(t_env: TableEnvironment, statement: str, error: Any) -> None:
+def test_a_statement_that_fails_to_start_leaves_no_table(t_env: TableEnvironment, statement: str, error: Any) -> None:
     with pytest.raises(error):
         t_env.execute_sql(statement)
     assert "kept" not in t_env.list_tables()
@@ -68,7 +66,7 @@ def test_what_does_not_start_leaves_no_table(t_env: TableEnvironment, statement:
     assert columns(t_env, "kept") == ["word"]
 
 
-def test_what_show_create_says_makes_the_same_table(t_env: TableEnvironment) -> None:
+def test_show_create_recreates_the_same_table(t_env: TableEnvironment) -> None:
     t_env.execute_sql(
         "CREATE TABLE `it``s; a \"table\"` (`a``b` INT NOT NULL COMMENT 'it''s', `c d` ROW<`e``f` STRING>, "
         "PRIMARY KEY (`a``b`) NOT ENFORCED) COMMENT 'don''t' WITH ('connector' = 'blackhole', 'property''s' = 'x''y')"

@@ -1,4 +1,4 @@
-"""ALTER TABLE … DROP CONSTRAINT drops the constraint that it names, and no other."""
+"""ALTER TABLE … DROP CONSTRAINT drops the named constraint, and no other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The JSON of EXPLAIN says how rows come from one operator to the next."""
+"""The JSON of EXPLAIN shows how rows are exchanged between operators."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_rows_are_hashed_where_operators_have_keys(query: str, operator: str, wa
         ("COALESCE(v, 0) NOT IN (SELECT COALESCE(k, 0) FROM t)", False),
     ],
 )
-def test_not_in_that_runs_in_one_task_is_noted_with_what_to_write_instead(condition: str, is_noted: bool) -> None:
+def test_not_in_that_runs_in_one_task_is_noted_with_an_alternative(condition: str, is_noted: bool) -> None:
     t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
     t_env.execute_sql("CREATE TABLE t (k INT, v INT) WITH ('connector' = 'datagen')")
     text = t_env.explain_sql(f"SELECT v FROM t WHERE {condition}")

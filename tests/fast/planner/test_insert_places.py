@@ -1,4 +1,4 @@
-"""Errors of INSERTs draw the part of the statement they are about."""
+"""Errors of INSERTs point at the part of the statement they are about."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TABLES = (
         ("INSERT INTO `rows out` VALUES (NULL, 'two')", "NULL"),
     ],
 )
-def test_the_part_is_drawn(statement: str, place: str) -> None:
+def test_the_error_points_at_its_part_of_the_statement(statement: str, place: str) -> None:
     session = PlannerSession()
     for text in TABLES:
         run(parse_statement(text), session)

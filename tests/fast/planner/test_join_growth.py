@@ -1,4 +1,6 @@
-"""What is told of joins that keep rows for ever, or forget them by the clock; and of windows over a join's times."""
+"""Warnings about joins that retain rows forever, or expire them by processing time; and about windows over a join's
+times.
+"""
 
 from __future__ import annotations
 
@@ -18,39 +20,39 @@ from millstream.planner.table_operations import collect
 JOINED = "SELECT t.a, n.y FROM t JOIN n ON t.a = n.x"
 
 
-def told(query: str, session: PlannerSession, kept_ms: tuple[int | None, int | None] = (None, None)) -> None:
+def plan_join(query: str, session: PlannerSession, ttl_ms: tuple[int | None, int | None] = (None, None)) -> None:
     sinks = optimised([collect(bound(query, session), None)], session)
     join = next(each for each in relations_of(sinks) if isinstance(each, Join))
-    warn_about_growth(join, kept_ms, session)
+    warn_about_growth(join, ttl_ms, session)
 
 
-def test_a_join_that_keeps_rows_for_ever_is_told_with_its_growth_and_refused_where_that_is_asked(
+def test_an_unbounded_join_is_warned_about_with_its_growth_and_rejected_if_configured(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     session = session_with()
     with caplog.at_level(logging.WARNING):
-        told(JOINED, session)
+        plan_join(JOINED, session)
     assert "grows without bound: about" in caplog.text and "row of the right side" in caplog.text
     session.config["millstream.sql.unbounded-joins"] = "refuse"
     with pytest.raises(SqlError, match="for each row of the left side"):
-        told(JOINED, session)
-    told(JOINED, session, (1_000, 1_000))  # a time-to-live bounds it
+        plan_join(JOINED, session)
+    plan_join(JOINED, session, (1_000, 1_000))  # a time-to-live bounds it
 
 
-def test_rows_that_go_by_the_clock_are_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_rows_that_expire_by_processing_time_are_warned_about(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        told("SELECT t.a FROM n JOIN t ON t.a = n.x", session_with(), (1_000, None))
+        plan_join("SELECT t.a FROM n JOIN t ON t.a = n.x", session_with(), (1_000, None))
     assert "expires rows of its left side by processing time" in caplog.text
 
 
-def test_a_hint_says_how_long_rows_of_a_table_are_kept() -> None:
+def test_a_hint_sets_the_ttl_of_rows_of_a_table() -> None:
     text = plan("SELECT /*+ STATE_TTL('t' = '1 d') */ t.a FROM t JOIN n ON t.a = n.x")
     assert "STATE_TTL options:{left=1 d}" in text
     with pytest.raises(SqlError, match="STATE_TTL of 't' is 'soon'"):
         plan("SELECT /*+ STATE_TTL('t' = 'soon') */ t.a FROM t JOIN n ON t.a = n.x")
 
 
-def test_a_window_over_the_time_of_a_join_that_keeps_none_is_refused() -> None:
+def test_a_window_over_a_join_without_a_rowtime_is_rejected() -> None:
     joined = "WITH j AS (SELECT t.ts AS ts FROM t JOIN n ON t.a = n.x) "
     with pytest.raises(SqlError, match="'ts' comes from a join that drops it"):
         plan(
@@ -71,12 +73,12 @@ def test_a_window_over_the_time_of_a_join_that_keeps_none_is_refused() -> None:
         ("SELECT /*+ STATE_TTL('t' = '1 d') */ a, SUM(b) OVER (PARTITION BY a ORDER BY ts) FROM t", "OverAggregate"),
     ],
 )
-def test_a_hint_says_how_long_groups_and_first_rows_are_kept(query: str, line: str) -> None:
-    [told] = [each for each in plan(query).splitlines() if "STATE_TTL" in each]
-    assert line in told and "STATE_TTL options:{1 d}" in told
+def test_a_hint_sets_the_ttl_of_groups_and_first_rows(query: str, line: str) -> None:
+    [plan_join] = [each for each in plan(query).splitlines() if "STATE_TTL" in each]
+    assert line in plan_join and "STATE_TTL options:{1 d}" in plan_join
 
 
-def test_a_hint_is_not_for_the_groups_of_a_query_below() -> None:
+def test_a_hint_does_not_apply_to_the_groups_of_a_subquery() -> None:
     below = "(SELECT a, COUNT(*) AS c FROM t GROUP BY a) AS q"
     text = plan(f"SELECT /*+ STATE_TTL('q' = '1 d') */ c, COUNT(*) FROM {below} GROUP BY c")
     hinted = ["STATE_TTL" in line for line in text.splitlines() if "GroupAggregate" in line]
@@ -84,7 +86,7 @@ def test_a_hint_is_not_for_the_groups_of_a_query_below() -> None:
 
 
 def test_a_hint_that_names_no_table_of_its_own_select_is_refused() -> None:
-    for query, told in (
+    for query, plan_join in (
         ("SELECT /*+ STATE_TTL('tt' = '1 d') */ a, COUNT(*) FROM t GROUP BY a", "there is t. Did you mean 't'?"),
         ("SELECT /*+ STATE_TTL('t' = '1 d') */ a, COUNT(*) FROM t AS q GROUP BY a", "there is q"),
         ("SELECT /*+ STATE_TTL('m' = '1 d', 't' = '1 d') */ t.a FROM t JOIN n ON t.a = n.x", "there are t, n"),
@@ -92,4 +94,4 @@ def test_a_hint_that_names_no_table_of_its_own_select_is_refused() -> None:
     ):
         with pytest.raises(SqlError) as refused:
             plan(query)
-        assert "FROM has no table or alias of that name" in str(refused.value) and told in str(refused.value)
+        assert "FROM has no table or alias of that name" in str(refused.value) and plan_join in str(refused.value)

@@ -1,4 +1,4 @@
-"""Metadata columns that a connector does not have, or not of that type, are refused before anything runs."""
+"""Metadata columns that a connector does not have, or not of this type, are rejected before the job starts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def table(column: str, options: str) -> TableEnvironment:
         ("m TIMESTAMP(3) METADATA FROM 'file.size'", FILES, "is BIGINT, and cannot become TIMESTAMP"),
     ],
 )
-def test_what_a_connector_cannot_tell_is_refused(column: str, options: str, expected: str) -> None:
+def test_metadata_unknown_to_the_connector_is_rejected(column: str, options: str, expected: str) -> None:
     t_env = table(column, options)
     statement = "INSERT INTO t SELECT 1, NULL" if "print" in options else "SELECT * FROM t"
     with pytest.raises(SqlError, match=r"Invalid (metadata key|data type)") as raised:
@@ -39,7 +39,7 @@ def test_what_a_connector_cannot_tell_is_refused(column: str, options: str, expe
     assert expected in str(raised.value)
 
 
-def test_metadata_that_is_only_told_is_not_written_unless_it_is_virtual() -> None:
+def test_read_only_metadata_must_be_virtual_in_a_sink() -> None:
     with pytest.raises(SqlError, match=r"persistable metadata columns \(p\).*VIRTUAL"):
         table("p STRING METADATA FROM 'file.path'", FILES).execute_sql("INSERT INTO t SELECT 1, 'x'")
 
@@ -62,15 +62,13 @@ def test_metadata_that_is_only_told_is_not_written_unless_it_is_virtual() -> Non
         ),
     ],
 )
-def test_metadata_of_another_type_is_cast_or_refused_in_the_direction_it_is_used(
-    column: str, statement: str, expected: str
-) -> None:
+def test_metadata_of_another_type_is_cast_or_rejected_per_direction(column: str, statement: str, expected: str) -> None:
     with pytest.raises(SqlError, match=expected):
         table(column, KAFKA).execute_sql(statement)
 
 
 @pytest.mark.parametrize("format", ["debezium-json", "canal-json"])
-def test_metadata_of_a_format_is_known_where_the_table_has_that_format(format: str) -> None:
+def test_metadata_of_a_format_requires_that_format(format: str) -> None:
     key = {"debezium-json": "value.source.table", "canal-json": "value.table"}[format]
     options = KAFKA.replace("'json'", f"'{format}'")
     assert "told" in table(f"told STRING METADATA FROM '{key}' VIRTUAL", options).explain_sql("SELECT told FROM t")
@@ -87,13 +85,13 @@ def test_metadata_of_a_format_is_known_where_the_table_has_that_format(format: s
         "`offset` BIGINT METADATA VIRTUAL, b INT METADATA FROM 'offset' VIRTUAL",
     ],
 )
-def test_one_key_is_one_column(columns: str) -> None:
+def test_one_metadata_key_is_one_column(columns: str) -> None:
     t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
     with pytest.raises(SqlError, match="both from the same metadata key 'offset'"):
         t_env.execute_sql(f"CREATE TABLE t ({columns}) WITH ({KAFKA})")
 
 
-def test_one_key_is_one_column_when_a_column_is_added_or_inherited() -> None:
+def test_one_metadata_key_is_one_column_when_a_column_is_added_or_inherited() -> None:
     t_env = table("`offset` BIGINT METADATA VIRTUAL", KAFKA)
     for statement in (
         "ALTER TABLE t ADD o BIGINT METADATA FROM 'offset'",
@@ -103,7 +101,7 @@ def test_one_key_is_one_column_when_a_column_is_added_or_inherited() -> None:
             t_env.execute_sql(statement)
 
 
-def test_a_misspelt_connector_and_a_misspelt_target_column_are_found() -> None:
+def test_a_misspelt_connector_and_target_column_are_reported_with_the_nearest_name() -> None:
     t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
     t_env.execute_sql("CREATE TABLE t (n INT) WITH ('conector' = 'datagen')")
     with pytest.raises(SqlError, match="There is 'conector': did you mean 'connector'"):

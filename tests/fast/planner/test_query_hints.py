@@ -1,4 +1,4 @@
-"""Hints: those that mean nothing where they stand are refused at their place, the others are read."""
+"""Hints: those without an effect are rejected at their position, the others are applied."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from millstream.errors import SqlError
         ),
     ],
 )
-def test_a_hint_that_would_do_nothing_is_refused_at_its_place(query: str, words: str) -> None:
+def test_a_hint_without_effect_is_rejected_at_its_position(query: str, words: str) -> None:
     with pytest.raises(SqlError) as raised:
         bound(query)
     assert words in raised.value.message and "line 1, column " in raised.value.message
@@ -41,7 +41,7 @@ def test_a_misspelt_hint_of_a_sink_is_refused() -> None:
         sinks("INSERT INTO o /*+ OPTOINS('a' = 'b') */ SELECT 1, 2")
 
 
-def test_hints_about_how_to_join_name_tables_and_change_nothing() -> None:
+def test_join_strategy_hints_must_name_tables_and_change_nothing() -> None:
     plain = "t.a FROM t JOIN n ON t.a = n.x"
     hinted = f"SELECT /*+ BROADCAST(n), SHUFFLE_HASH(default_database.t), MULTI_JOIN(t, n) */ {plain}"
     assert plan(hinted) == plan(f"SELECT {plain}")

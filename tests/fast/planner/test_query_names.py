@@ -1,9 +1,9 @@
-"""Names in queries: what they mean, and what columns are called."""
+"""Names in queries: how they resolve, and the names of result columns."""
 
 from __future__ import annotations
 
 import pytest
-from planned import bound, carried_out, fields, plan, session_with
+from planned import bound, execute, fields, plan, session_with
 
 from millstream.errors import SqlError
 from millstream.planner.catalog import ViewEntry
@@ -14,7 +14,7 @@ def names(query: str) -> list[str]:
     return list(bound(query).schema.names)
 
 
-def test_columns_have_the_names_flink_gives_them() -> None:
+def test_columns_have_flinks_names() -> None:
     assert names("SELECT a, a, a + 1, b AS x, r.y.z, 'v' FROM t") == ["a", "a0", "EXPR$2", "x", "z", "EXPR$5"]
 
 
@@ -22,7 +22,7 @@ def test_a_star_is_all_columns_in_the_order_of_the_definition() -> None:
     assert names("SELECT * FROM t") == ["a", "b", "c", "s", "l", "m", "r", "ts", "k", "d", "p"]
 
 
-def test_a_star_of_one_table_is_its_columns_alone() -> None:
+def test_a_star_of_one_table_is_only_its_columns() -> None:
     assert names("SELECT u.*, v.x FROM n AS u, n AS v") == ["x", "y", "x0"]
 
 
@@ -35,13 +35,13 @@ def test_an_alias_hides_the_tables_own_name() -> None:
         bound("SELECT n.x FROM n AS q")
 
 
-def test_a_table_of_a_name_comes_before_a_column_of_that_name() -> None:
+def test_a_table_name_takes_precedence_over_a_column_name() -> None:
     session = session_with("CREATE TABLE r (x STRING, r ROW<x INT>) WITH ('connector' = 'datagen')")
     assert fields("SELECT r.x FROM r", session) == ["x STRING"]
     assert fields("SELECT r.r.x FROM r", session) == ["x INT"]
 
 
-def test_a_with_table_hides_a_table_and_sees_those_before_it() -> None:
+def test_a_with_table_hides_a_table_and_may_use_earlier_ones() -> None:
     query = "WITH n AS (SELECT a AS q FROM t), w AS (SELECT q + 1 AS v FROM n) SELECT * FROM w"
     assert names(query) == ["v"]
 
@@ -55,12 +55,12 @@ def test_a_with_table_hides_a_table_and_sees_those_before_it() -> None:
         "WITH q AS (SELECT x, y AS x FROM n) SELECT x FROM q",
     ],
 )
-def test_a_name_that_a_query_gives_twice_means_neither(query: str) -> None:
+def test_a_duplicate_column_name_is_ambiguous(query: str) -> None:
     with pytest.raises(SqlError, match=r"Column 'x' is ambiguous: .*2 of them"):
         bound(query)
 
 
-def test_a_name_that_was_given_twice_is_made_two_at_the_end_in_views_and_by_a_list_of_names() -> None:
+def test_duplicate_names_are_made_unique_in_results_views_and_by_a_list_of_names() -> None:
     assert names("SELECT * FROM (SELECT x, y AS x FROM n)") == ["x", "x0"]
     assert names("SELECT a, b FROM (SELECT x, y AS x FROM n) AS q (a, b)") == ["a", "b"]
     session = session_with("CREATE TABLE u (x INT) WITH ('connector' = 'datagen'); CREATE VIEW w AS SELECT x, x FROM u")
@@ -76,7 +76,7 @@ def test_values_and_names_for_them() -> None:
     assert names("SELECT q.u FROM (VALUES (1, 'a')) AS q (u, w)") == ["u"]
 
 
-def test_a_view_sees_the_catalog_it_was_made_in_and_not_who_reads_it() -> None:
+def test_a_view_resolves_names_in_the_catalog_it_was_created_in() -> None:
     session = session_with(
         """
         CREATE TABLE n (x INT) WITH ('connector' = 'datagen');
@@ -88,7 +88,7 @@ def test_a_view_sees_the_catalog_it_was_made_in_and_not_who_reads_it() -> None:
     assert fields("WITH n AS (SELECT 'no' AS x) SELECT * FROM default_database.v", session) == ["w INT"]
 
 
-def test_a_view_that_is_broken_names_itself() -> None:
+def test_an_error_of_a_broken_view_names_the_view() -> None:
     session = session_with(
         "CREATE TABLE n (x INT) WITH ('connector' = 'datagen'); CREATE VIEW v AS SELECT x FROM n; DROP TABLE n"
     )
@@ -96,20 +96,20 @@ def test_a_view_that_is_broken_names_itself() -> None:
         bound("SELECT * FROM v", session)
 
 
-def test_a_view_keeps_the_columns_it_was_made_with() -> None:
+def test_a_view_has_the_columns_of_its_creation() -> None:
     session = session_with("CREATE TABLE n (x INT) WITH ('connector' = 'datagen'); CREATE VIEW v AS SELECT * FROM n")
-    carried_out("ALTER TABLE n ADD (z STRING, y INT FIRST)", session)
+    execute("ALTER TABLE n ADD (z STRING, y INT FIRST)", session)
     assert fields("SELECT * FROM v", session) == ["x INT"]
-    carried_out("ALTER TABLE n RENAME x TO w", session)
+    execute("ALTER TABLE n RENAME x TO w", session)
     with pytest.raises(SqlError, match="its query no longer has the column 'x'"):
         bound("SELECT * FROM v", session)
 
 
-def test_names_of_functions_have_no_case() -> None:
+def test_function_names_are_case_insensitive() -> None:
     assert fields("SELECT upper(s), UpPeR(s) FROM t") == ["EXPR$0 STRING", "EXPR$1 STRING"]
 
 
-def test_unnest_gives_elements_keys_and_values_and_places() -> None:
+def test_unnest_has_elements_keys_values_and_ordinals() -> None:
     assert fields("SELECT e FROM t CROSS JOIN UNNEST(l) AS u (e)") == ["e INT"]
     assert fields("SELECT k1, v1 FROM t, UNNEST(m) AS u (k1, v1)") == ["k1 STRING", "v1 INT"]
     assert fields("SELECT e, o FROM t LEFT JOIN UNNEST(l) WITH ORDINALITY AS u (e, o) ON TRUE") == ["e INT", "o INT"]
@@ -121,17 +121,17 @@ def test_options_of_a_hint_reach_the_scan() -> None:
     )
 
 
-def test_views_upon_views_that_use_a_column_twice_do_not_double() -> None:
+def test_nested_views_that_use_a_column_twice_do_not_grow_exponentially() -> None:
     session = session_with()
-    carried_out("CREATE VIEW v0 AS SELECT a FROM t", session)
+    execute("CREATE VIEW v0 AS SELECT a FROM t", session)
     for level in range(1, 30):
-        carried_out(f"CREATE VIEW v{level} AS SELECT a + a AS a FROM v{level - 1} WHERE a > {level}", session)
+        execute(f"CREATE VIEW v{level} AS SELECT a + a AS a FROM v{level - 1} WHERE a > {level}", session)
     assert len(plan("SELECT * FROM v29", session=session)) < 20_000
 
 
-def test_what_is_nested_too_deeply_is_said() -> None:
+def test_a_query_nested_too_deeply_is_reported() -> None:
     session = session_with()
-    carried_out("CREATE VIEW v0 AS SELECT a FROM t", session)
+    execute("CREATE VIEW v0 AS SELECT a FROM t", session)
     for level in range(1, 400):
         view = ViewEntry(query=parse_query(f"SELECT a FROM v{level - 1}"))
         session.store.add_table(session.path_of([f"v{level}"]), view)

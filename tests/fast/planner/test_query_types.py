@@ -1,4 +1,4 @@
-"""Types of expressions and columns, and casts where they differ: as Flink has them."""
+"""Types of expressions and columns, and casts between different types: as in Flink."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def test_the_type_of_a_constant(written: str, type_: str) -> None:
     assert types(f"SELECT {written}") == [type_]
 
 
-def test_a_field_of_a_row_may_be_null_where_the_row_may() -> None:
+def test_a_field_of_a_nullable_row_is_nullable() -> None:
     session = session_with(
         "CREATE TABLE q (r ROW<x INT NOT NULL> NOT NULL, o ROW<x INT NOT NULL>) WITH ('connector' = 'datagen')"
     )
     assert fields("SELECT r.x, o.x FROM q", session) == ["x INT NOT NULL", "x0 INT"]
 
 
-def test_time_attributes_stay_where_a_column_is_passed_on() -> None:
+def test_a_column_passed_through_stays_a_time_attribute() -> None:
     assert fields("SELECT ts AS t1, p, ts + INTERVAL '1' SECOND AS t2, PROCTIME() AS q FROM t") == [
         "t1 TIMESTAMP(3) *ROWTIME*",
         "p TIMESTAMP_LTZ(3) *PROCTIME* NOT NULL",
@@ -52,17 +52,17 @@ def test_time_attributes_stay_where_a_column_is_passed_on() -> None:
     ]
 
 
-def test_results_of_aggregates_may_be_null_where_there_may_be_no_row() -> None:
+def test_aggregates_over_possibly_no_rows_are_nullable() -> None:
     assert types("SELECT SUM(b), COUNT(*), MAX(b) FROM t") == ["BIGINT", "BIGINT NOT NULL", "BIGINT"]
     grouped = "SELECT SUM(b), MAX(b) FILTER (WHERE b > 1), AVG(c), SUM(c), SUM(a) FROM t GROUP BY s"
     assert types(grouped) == ["BIGINT NOT NULL", "BIGINT", "DECIMAL(38, 6)", "DECIMAL(38, 2)", "INT"]
 
 
-def test_the_sides_of_a_union_are_cast_to_what_holds_both() -> None:
+def test_the_sides_of_a_union_are_cast_to_their_common_type() -> None:
     assert fields("SELECT x FROM n UNION ALL SELECT y FROM n") == ["x BIGINT"]
 
 
-def test_rowtime_stays_through_a_union_of_rowtimes_only() -> None:
+def test_a_union_is_a_rowtime_only_if_all_sides_are() -> None:
     assert fields("SELECT ts FROM t UNION ALL SELECT ts FROM t") == ["ts TIMESTAMP(3) *ROWTIME*"]
     assert fields("SELECT ts FROM t UNION ALL SELECT ts + INTERVAL '1' SECOND FROM t") == ["ts TIMESTAMP(3)"]
 
@@ -72,23 +72,23 @@ def test_an_insert_is_cast_to_the_tables_types() -> None:
     assert "a AS x, CAST(a AS BIGINT) AS y" in plan("INSERT INTO o SELECT a, a FROM t")
 
 
-def test_an_insert_that_would_lose_something_is_refused() -> None:
+def test_an_insert_with_a_lossy_cast_is_rejected() -> None:
     with pytest.raises(SqlError, match="Cause: Incompatible types for sink column 'x' at position 1"):
         plan("INSERT INTO o SELECT b, b FROM t")
 
 
-def test_columns_left_out_of_an_insert_are_null() -> None:
+def test_columns_omitted_from_an_insert_are_null() -> None:
     assert "null:INT AS x" in plan("INSERT INTO o (y) SELECT b FROM t")
 
 
-def test_a_moment_is_read_in_the_sessions_zone() -> None:
+def test_an_instant_is_parsed_in_the_session_time_zone() -> None:
     session = PlannerSession(config={"table.local-time-zone": "Europe/Berlin"})
     relation = bound("SELECT TIMESTAMP WITH LOCAL TIME ZONE '2026-07-01 12:00:00'", session)
     assert isinstance(relation, Project)
     assert str(relation.expressions[0].value) == "2026-07-01 10:00:00+00:00"  # type: ignore[attr-defined]
 
 
-def test_count_of_what_is_never_null_counts_rows_and_of_several_those_that_have_all() -> None:
+def test_count_of_a_not_null_column_counts_rows_and_of_several_those_without_nulls() -> None:
     window = "FROM t GROUP BY TUMBLE(ts, INTERVAL '1' MINUTE)"
     assert "COUNT(*) AS EXPR$0, COUNT(a) AS EXPR$1" in plan(f"SELECT COUNT(b), COUNT(a), COUNT(1) {window}")
     assert "AND(IS NOT NULL(a), IS NOT NULL(s)) AS $f0" in plan(f"SELECT COUNT(a, s, b) {window}")

@@ -1,4 +1,4 @@
-"""What OVER cannot compute is told before anything runs."""
+"""Unsupported OVER calls are rejected before the job starts."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from millstream.errors import SqlError
 
 
 @pytest.mark.parametrize("call", ["JSON_ARRAYAGG(b)", "JSON_OBJECTAGG(KEY s VALUE a)"])
-def test_aggregates_of_json_are_for_groups(call: str) -> None:
+def test_json_aggregates_are_rejected_in_over(call: str) -> None:
     with pytest.raises(SqlError, match="is not supported in OVER windows"):
         plan(f"SELECT {call} OVER (ORDER BY a) FROM t")

@@ -37,7 +37,7 @@ def test_partitions_are_named_by_their_columns(t_env: TableEnvironment) -> None:
 
 
 @pytest.mark.parametrize(
-    ("statement", "told"),
+    ("statement", "message"),
     [
         ("SHOW PARTITIONS plain", "Table plain is not partitioned"),
         (
@@ -46,6 +46,6 @@ def test_partitions_are_named_by_their_columns(t_env: TableEnvironment) -> None:
         ),
     ],
 )
-def test_what_has_no_partitions_says_so(t_env: TableEnvironment, statement: str, told: str) -> None:
-    with pytest.raises(MillstreamError, match=told):
+def test_a_table_without_partitions_is_reported(t_env: TableEnvironment, statement: str, message: str) -> None:
+    with pytest.raises(MillstreamError, match=message):
         t_env.execute_sql(statement)

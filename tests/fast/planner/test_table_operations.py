@@ -1,4 +1,4 @@
-"""The Table API's operations give what the clauses of SQL give."""
+"""The Table API's operations build the plans of the equivalent SQL clauses."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def session() -> PlannerSession:
     return session_with()
 
 
-def test_select_and_where_are_those_of_sql(session: PlannerSession) -> None:
+def test_select_and_where_agree_with_sql(session: PlannerSession) -> None:
     table = operations.scan(["t"], session)
-    kept = operations.where(table, parsed("a > 3"), session)
-    chosen = operations.select(kept, [parsed("a"), named("b + 1", "more")], session)
+    filtered = operations.where(table, parsed("a > 3"), session)
+    chosen = operations.select(filtered, [parsed("a"), named("b + 1", "more")], session)
     assert tree(chosen, session) == of_sql("SELECT a, b + 1 AS more FROM t WHERE a > 3", session)
 
 
@@ -66,7 +66,7 @@ def test_columns_are_added_replaced_dropped_and_renamed(session: PlannerSession)
         operations.add_columns(table, [named("1", "y")], session)
 
 
-def test_a_window_groups_as_group_by_tumble_does(session: PlannerSession) -> None:
+def test_a_group_window_agrees_with_group_by_tumble(session: PlannerSession) -> None:
     table = operations.scan(["t"], session)
     window = operations.GroupWindow(WindowKind.TUMBLE, "w", parsed("ts"), parsed("INTERVAL '10' MINUTE"))
     items = [parsed("s"), As(Call("WINDOW_START", (Name(("w",)),)), ("begin",)), named("SUM(b)", "total")]
@@ -82,7 +82,7 @@ def test_aggregates_without_groups_are_over_all_rows(session: PlannerSession) ->
     assert "GroupAggregate(select=[COUNT(x) AS EXPR$0])" in tree(counted, session)
 
 
-def test_a_function_of_the_program_can_stand_in_a_call(session: PlannerSession) -> None:
+def test_a_user_defined_function_can_be_an_argument(session: PlannerSession) -> None:
     twice = UserFunction("twice", lambda value: value * 2, (BigIntType(),), (BigIntType(),))
     table = operations.scan(["n"], session)
     call = Call("twice", (parsed("x"),), options=(("function", twice),))
@@ -92,7 +92,7 @@ def test_a_function_of_the_program_can_stand_in_a_call(session: PlannerSession) 
         operations.select(table, [wrong], session)
 
 
-def test_a_table_function_is_joined_or_stands_alone(session: PlannerSession) -> None:
+def test_a_table_function_is_joined_or_used_as_a_table(session: PlannerSession) -> None:
     types = (VarCharType(9), BigIntType())
     split = UserFunction("split", lambda text: [], types, None, UserFunctionKind.TABLE)
     call = Call("split", (parsed("s"),), options=(("function", split),))
@@ -104,7 +104,7 @@ def test_a_table_function_is_joined_or_stands_alone(session: PlannerSession) -> 
         operations.select(table, [call], session)
 
 
-def test_values_of_the_program_take_the_types_that_are_given(session: PlannerSession) -> None:
+def test_python_values_are_converted_to_the_declared_types(session: PlannerSession) -> None:
     rows = [[Literal("VALUE", 1), Literal("VALUE", "a")], [Literal("VALUE", 2**40), Literal("VALUE", None)]]
     assert [str(field) for field in operations.values(rows, session).schema.fields] == [
         "f0 BIGINT NOT NULL",
@@ -114,7 +114,7 @@ def test_values_of_the_program_take_the_types_that_are_given(session: PlannerSes
     assert [str(field) for field in typed.schema.fields] == ["i BIGINT", "s VARCHAR(5)"]
 
 
-def test_a_sink_is_checked_as_insert_is(session: PlannerSession) -> None:
+def test_a_sink_is_validated_like_an_insert(session: PlannerSession) -> None:
     table = operations.scan(["n"], session)
     assert operations.sink(table, ["o"], session).schema.names == ("x", "y")
     with pytest.raises(SqlError, match="Different number of columns"):

@@ -1,4 +1,4 @@
-"""A job asks for as many executors as its widest stage takes, and gives back those that are idle, never too many."""
+"""A job requests as many executors as its widest stage needs, and releases idle ones, never too many."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from millstream.spark.placement import Executor, place_of
 
 
 class Cluster:
-    """A cluster that gives at once what it is asked for, up to `room`."""
+    """A cluster that grants requests at once, up to `room`."""
 
     def __init__(self, room: int, cores: int = 1) -> None:
         self.room, self.cores = room, cores
         self.running = [Executor("0", "a", cores)]
-        self.asked: list[int] = []
+        self.requests: list[int] = []
         self.fails = False
 
     def executors(self) -> tuple[Executor, ...]:
@@ -26,7 +26,7 @@ class Cluster:
     def request(self, count: int) -> None:
         if self.fails:
             raise RuntimeError("the master is away\nfor a moment")
-        self.asked.append(count)
+        self.requests.append(count)
         while len(self.running) < min(count, self.room):
             self.running.append(Executor(str(int(self.running[-1].id) + 1), "a", self.cores))
 
@@ -42,7 +42,7 @@ class Clock:
 
 
 class Engine:
-    """The runner behind: it takes what comes."""
+    """The wrapped runner: it accepts everything."""
 
     def prepare(self, job: Any) -> None: ...
     def run(self, spec: Any) -> list[tuple[int, bytes]]:
@@ -62,7 +62,7 @@ def epoch_on(runner: ElasticRunner, *executors: Executor) -> None:
     runner.record_places([(subtask, place_of(executor)) for subtask, executor in enumerate(executors)])
 
 
-def test_a_wider_plan_gets_more_executors_and_a_narrow_one_gives_idle_ones_back() -> None:
+def test_a_wider_plan_requests_executors_and_a_narrower_one_releases_idle_ones() -> None:
     cluster, clock = Cluster(room=4), Clock()
     runner = ElasticRunner(Engine(), cluster, clock)
     runner.prepare(job(3))
@@ -72,14 +72,14 @@ def test_a_wider_plan_gets_more_executors_and_a_narrow_one_gives_idle_ones_back(
     epoch_on(runner, cluster.running[0])
     clock.now_s = 9
     epoch_on(runner, cluster.running[0])
-    assert len(cluster.running) == 3, "nobody was idle for long yet"
+    assert len(cluster.running) == 3, "no executor has been idle for long"
     clock.now_s = 11
     epoch_on(runner, cluster.running[0])
     assert [executor.id for executor in cluster.running] == ["0"]
-    assert cluster.asked[-1] == 1
+    assert cluster.requests[-1] == 1
 
 
-def test_an_executor_that_works_is_kept_whatever_its_tasks_call_their_host() -> None:
+def test_a_busy_executor_is_retained_under_any_host_name_of_its_tasks() -> None:
     cluster, clock = Cluster(room=2), Clock()
     runner = ElasticRunner(Engine(), cluster, clock)
     runner.prepare(job(2))
@@ -92,20 +92,20 @@ def test_an_executor_that_works_is_kept_whatever_its_tasks_call_their_host() -> 
 def test_executors_are_counted_by_their_cores() -> None:
     cluster = Cluster(room=9, cores=4)
     ElasticRunner(Engine(), cluster, Clock()).prepare(job(9))
-    assert cluster.asked == [3]
+    assert cluster.requests == [3]
 
 
-def test_executors_that_work_are_kept_although_there_are_too_many() -> None:
+def test_busy_executors_are_retained_even_if_there_are_too_many() -> None:
     cluster, clock = Cluster(room=3), Clock()
     runner = ElasticRunner(Engine(), cluster, clock)
     runner.prepare(job(3))
     runner.prepare(job(1))
-    for clock.now_s in (0.0, 20.0, 40.0):  # a task is run elsewhere now and then: nobody is idle
+    for clock.now_s in (0.0, 20.0, 40.0):  # a task runs elsewhere now and then: no executor is idle
         epoch_on(runner, *cluster.running)
     assert len(cluster.running) == 3
 
 
-def test_nothing_is_given_back_where_tasks_do_not_tell_their_places() -> None:
+def test_no_executor_is_released_if_tasks_do_not_report_their_location() -> None:
     cluster, clock = Cluster(room=3), Clock()
     runner = ElasticRunner(Engine(), cluster, clock)
     runner.prepare(job(3))
@@ -115,7 +115,7 @@ def test_nothing_is_given_back_where_tasks_do_not_tell_their_places() -> None:
     assert len(cluster.running) == 3
 
 
-def test_a_wish_that_fails_is_told_and_the_job_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_request_is_logged_and_the_job_continues(caplog: pytest.LogCaptureFixture) -> None:
     cluster = Cluster(room=3)
     cluster.fails = True
     ElasticRunner(Engine(), cluster, Clock()).prepare(job(3))

@@ -1,4 +1,4 @@
-"""An application of Spark's that ends under a running job: the job ends too, and says so, whatever its strategy."""
+"""A Spark application that ends under a running job: the job fails with this cause, whatever its restart strategy."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Context:
 
 
 class Session:
-    """A session of which nothing can be had. `java`: what is left of its application."""
+    """A session without a running application. `java`: the remaining state of its application."""
 
     def __init__(self, java: Any) -> None:
         conf = SimpleNamespace(get=lambda key, default=None: default)
@@ -47,7 +47,7 @@ def java_of(is_stopped: Any) -> Any:
     return SimpleNamespace(sc=lambda: SimpleNamespace(isStopped=is_stopped))
 
 
-def gone() -> bool:
+def unreachable() -> bool:
     raise ConnectionRefusedError("the JVM does not listen")
 
 
@@ -63,14 +63,16 @@ def prepare(session: Any) -> None:
         runner.close()
 
 
-@pytest.mark.parametrize("java", [None, java_of(lambda: True), java_of(gone)], ids=["stopped", "removed", "no JVM"])
-def test_a_job_without_an_application_is_not_restarted_for_ever(java: Any) -> None:
+@pytest.mark.parametrize(
+    "java", [None, java_of(lambda: True), java_of(unreachable)], ids=["stopped", "removed", "no JVM"]
+)
+def test_a_job_without_an_application_is_not_restarted(java: Any) -> None:
     with pytest.raises(PlatformError, match=r"on master spark://a:7077 has ended .* start the job again") as error:
         prepare(Session(java))
     assert not is_retryable(error.value)
 
 
-def test_an_error_of_an_application_that_lives_stays_what_it_is() -> None:
+def test_an_error_of_a_running_application_is_unchanged() -> None:
     session = Session(java_of(lambda: False))
     assert not has_ended(session.sparkContext)
     with pytest.raises(RuntimeError, match="Cannot call methods"):

@@ -1,4 +1,4 @@
-"""Executors that differ from the driver in what matters are refused, by name, with both versions and what to do."""
+"""Executors with relevant differences from the driver are rejected, by name, with both versions and advice."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ GOOD = ExecutorReport(
 )
 
 
-def test_executors_like_the_driver_are_taken() -> None:
+def test_executors_like_the_driver_are_accepted() -> None:
     check_executors([GOOD, replace(GOOD, pyarrow="26.4.0")], FACTS)
 
 
@@ -64,19 +64,19 @@ def test_executors_like_the_driver_are_taken() -> None:
         ({"disk_refusal": "OSError: No space left on device"}, r"temporary folder \(OSError: No space"),
     ],
 )
-def test_an_unfit_executor_is_named_with_what_was_found_and_expected(change: dict[str, Any], sentence: str) -> None:
+def test_an_unfit_executor_is_reported_with_actual_and_expected_values(change: dict[str, Any], sentence: str) -> None:
     with pytest.raises(PlatformError, match=sentence):
         check_executors([GOOD, replace(GOOD, **change)], FACTS)
 
 
-def test_a_store_that_only_the_driver_reaches_is_said_from_the_executor() -> None:
+def test_a_store_unreachable_from_an_executor_is_reported_with_the_executor() -> None:
     with pytest.raises(
         ConfigurationError, match=r"store s3://b/a is reachable from the driver, but not from executor 2"
     ):
         check_executors([replace(GOOD, store_refusal="StoreAwayError: nobody answers")], FACTS)
 
 
-def test_a_store_that_refuses_an_executor_whose_clock_is_wrong_is_said_with_the_clock() -> None:
+def test_a_store_that_rejects_an_executor_for_its_clock_is_reported_with_the_clock() -> None:
     refused = replace(GOOD, store_refusal="StoreError: RequestTimeTooSkewed", clock_ahead_ms=-3 * 3_600_000)
     with pytest.raises(ConfigurationError, match=r"RequestTimeTooSkewed\. Its clock is 3 h 0 min behind the driver's"):
         check_executors([refused], FACTS)
@@ -85,17 +85,17 @@ def test_a_store_that_refuses_an_executor_whose_clock_is_wrong_is_said_with_the_
 @pytest.mark.parametrize(
     ("ahead_ms", "words"), [(2 * 3_600_000 + 60_000, "2 h 1 min ahead of"), (-300_000, "5 min behind")]
 )
-def test_a_clock_that_is_far_away_is_told_with_how_far(ahead_ms: int, words: str) -> None:
+def test_a_large_clock_difference_is_reported_with_its_size(ahead_ms: int, words: str) -> None:
     [warning] = clock_warnings([GOOD, replace(GOOD, clock_ahead_ms=ahead_ms)])
     assert f"the clock of executor 2 on 10.0.0.7 is {words} the driver's" in warning
 
 
-def test_a_failure_before_our_function_is_told_in_our_words() -> None:
+def test_a_failure_before_the_survey_function_is_reported_with_advice() -> None:
     conditions = json.loads(resources.files("pyspark.errors").joinpath("error-conditions.json").read_text())
     text = "".join(conditions["PYTHON_VERSION_MISMATCH"]["message"])
     text = text.replace("<worker_version>", "3.12").replace("<driver_version>", "3.11")
-    told = survey_error(f"Lost task 0.3 in stage 0.0 (TID 3) (10.0.0.7 executor 2): {text}", FACTS)
-    assert "executor 2 on 10.0.0.7 runs Python 3.12" in str(told)
+    error = survey_error(f"Lost task 0.3 in stage 0.0 (TID 3) (10.0.0.7 executor 2): {text}", FACTS)
+    assert "executor 2 on 10.0.0.7 runs Python 3.12" in str(error)
     stopped = survey_error("Job 0 cancelled because SparkContext was shut down", FACTS)
     assert "master spark://m:1 has ended the application" in str(stopped)
     lost = "Task 1 failed 4 times, most recent failure: Lost task 1.3 in stage 0.0 (TID 8) (10.0.0.7 executor 2): "
@@ -105,17 +105,17 @@ def test_a_failure_before_our_function_is_told_in_our_words() -> None:
     unable += (
         "    File 'pyspark/__init__.py', line 58\n  SyntaxError: invalid syntax\nPYTHONPATH was:\n  /spark\n\tat x\n"
     )
-    told = survey_error(unable, FACTS)
+    error = survey_error(unable, FACTS)
     assert "executor 2 on 10.0.0.7 cannot start its Python (py): SyntaxError: invalid syntax. Set spark.pysp" in str(
-        told
+        error
     )
-    told = survey_error(f"{lost}java.io.IOException: No space left on device\n\nDriver stacktrace:", FACTS)
-    assert "executor 2): java.io.IOException: No space left on device. See their logs" in str(told)
+    error = survey_error(f"{lost}java.io.IOException: No space left on device\n\nDriver stacktrace:", FACTS)
+    assert "executor 2): java.io.IOException: No space left on device. See their logs" in str(error)
     assert "surveyed: something else. See their logs" in str(survey_error("something else", FACTS))
 
 
 class Notes:
-    """What Spark notes of tasks: at first nothing, then one that was killed, then one that failed."""
+    """Spark's task list: at first empty, then with a killed task, then with a failed one."""
 
     def __init__(self, message: str) -> None:
         killed, failed = (self.task(status, message) for status in ("KILLED", "FAILED"))
@@ -135,7 +135,7 @@ class Notes:
 
 
 def noting(message: str) -> Any:
-    """A context of Spark whose newest job has failed with this message."""
+    """A Spark context whose newest job failed with this message."""
     notes = Notes(message)
     tracker = SimpleNamespace(
         getJobIdsForGroup=lambda group: [3, 5], getJobInfo=lambda job: SimpleNamespace(stageIds=[job])
@@ -144,7 +144,7 @@ def noting(message: str) -> Any:
     return SimpleNamespace(statusTracker=lambda: tracker, _jsc=SimpleNamespace(sc=lambda: application))
 
 
-def test_whose_python_is_another_one_is_found_in_what_spark_notes_a_moment_later() -> None:
+def test_the_executor_with_another_python_is_read_from_sparks_delayed_task_list() -> None:
     raised = "PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.12 than that in "
     raised += "driver: 3.11, PySpark cannot run with different minor versions."
     assert str(survey_error(raised, FACTS)).startswith("an executor runs Python 3.12")
@@ -153,20 +153,20 @@ def test_whose_python_is_another_one_is_found_in_what_spark_notes_a_moment_later
     assert last_task_failure(SimpleNamespace(statusTracker=lambda: None)) == "", "an application that has ended"
 
 
-def test_an_executor_says_what_it_is_like() -> None:
-    said = probe(("json", "no_such_module", "google.nothing"), None)
-    assert said["python"] == f"{sys.version_info[0]}.{sys.version_info[1]}"
-    assert said["pyarrow"] == pyarrow.__version__
-    assert said["missing"] == ("no_such_module", "google.nothing")
-    assert said["store_refusal"] == said["disk_refusal"] == ""
+def test_an_executor_reports_its_facts() -> None:
+    facts = probe(("json", "no_such_module", "google.nothing"), None)
+    assert facts["python"] == f"{sys.version_info[0]}.{sys.version_info[1]}"
+    assert facts["pyarrow"] == pyarrow.__version__
+    assert facts["missing"] == ("no_such_module", "google.nothing")
+    assert facts["store_refusal"] == facts["disk_refusal"] == ""
 
 
-def test_a_folder_that_is_not_there_is_no_store() -> None:
+def test_a_missing_folder_is_not_a_store() -> None:
     assert probe((), "file:///no/such/folder")["store_refusal"] == "there is no such folder"
 
 
 @pytest.mark.parametrize(("version", "is_refused"), [(pyarrow.__version__, False), ("1.0.0", True)])
-def test_an_executor_that_comes_late_is_held_against_the_driver_at_its_first_task(
+def test_a_late_executor_is_compared_with_the_driver_at_its_first_task(
     version: str, is_refused: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(executor_checks, "_CHECKED", [])
@@ -182,6 +182,6 @@ def test_an_executor_that_comes_late_is_held_against_the_driver_at_its_first_tas
         assert executor_checks._CHECKED
 
 
-def test_on_one_machine_nothing_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_local_master_no_facts_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(VERSIONS_VARIABLE, raising=False)
     check_this_executor("another")

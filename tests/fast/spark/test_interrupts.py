@@ -1,4 +1,4 @@
-"""Ctrl-C while Spark is waited for: the wait ends at once, and nothing is said but one line."""
+"""Ctrl-C while waiting for Spark: the wait ends at once, with a single line of output."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from millstream.spark.interrupts import abandon_on_interrupt
 _SETTING: ContextVar[str] = ContextVar("setting", default="")
 
 
-def test_what_is_done_or_raised_apart_is_returned_or_raised() -> None:
+def test_results_and_errors_of_the_helper_thread_are_returned_or_raised() -> None:
     _SETTING.set("in force")
     assert abandon_on_interrupt(_SETTING.get) == "in force"
     with pytest.raises(ZeroDivisionError):
         abandon_on_interrupt(lambda: 1 // 0)
 
 
-def test_an_interrupt_does_not_wait_for_what_is_done_apart() -> None:
-    begun, goes_on = threading.Event(), threading.Event()
+def test_an_interrupt_does_not_wait_for_the_helper_thread() -> None:
+    begun, released = threading.Event(), threading.Event()
 
     def act() -> None:
         begun.set()
-        goes_on.wait(60)
+        released.wait(60)
 
     def interrupt() -> None:
         assert begun.wait(60)
@@ -37,11 +37,11 @@ def test_an_interrupt_does_not_wait_for_what_is_done_apart() -> None:
     threading.Thread(target=interrupt).start()
     with heeded_interrupts(), pytest.raises(KeyboardInterrupt):
         abandon_on_interrupt(act)
-    assert not goes_on.is_set()
-    goes_on.set()
+    assert not released.is_set()
+    released.set()
 
 
-def test_elsewhere_than_on_the_main_thread_nothing_is_done_apart() -> None:
+def test_outside_the_main_thread_no_helper_thread_is_used() -> None:
     threads: list[threading.Thread] = []
     here = threading.Thread(target=lambda: threads.append(abandon_on_interrupt(threading.current_thread)))
     here.start()

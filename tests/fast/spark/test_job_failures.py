@@ -1,4 +1,4 @@
-"""What people are told of a job of Spark's that failed."""
+"""The error messages of failed Spark jobs."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ ZeroDivisionError: division by zero
 """
 
 
-def test_a_full_disk_of_spark_is_told_in_a_line_with_its_folder_and_what_to_do() -> None:
+def test_a_full_disk_of_spark_is_reported_in_one_line_with_its_folder_and_advice() -> None:
     text = str(job_failure(RuntimeError(FULL), "/scratch"))
     assert "\n" not in text and "full (spark.local.dir: /scratch, on the machine of the task). Free some space" in text
     assert "Lost task 0.3 in stage 111.0" in text
 
 
-def test_lines_of_python_stay_and_lines_of_java_go() -> None:
+def test_java_frames_are_removed_and_python_frames_stay() -> None:
     lines = str(job_failure(RuntimeError(PYTHON), "/scratch")).splitlines()
     assert lines[1:] == [
         '  File "worker.py", line 7, in main',
@@ -45,5 +45,5 @@ def test_lines_of_python_stay_and_lines_of_java_go() -> None:
     ]
 
 
-def test_an_error_without_lines_of_java_is_left_as_it_is() -> None:
+def test_an_error_without_java_frames_is_unchanged() -> None:
     assert job_failure(RuntimeError("the application has ended\nask again"), "/scratch") is None

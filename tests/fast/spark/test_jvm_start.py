@@ -35,14 +35,14 @@ def test_secrets_are_in_a_private_file_while_the_jvm_starts(temporary: Path) -> 
     assert not Path(file).exists() and "PYSPARK_SUBMIT_ARGS" not in os.environ
 
 
-def test_a_password_in_an_address_is_no_public_setting() -> None:
+def test_a_password_in_a_url_is_not_a_public_setting() -> None:
     address = {"spark.sql.catalog.c.url": "jdbc:postgresql://ann:hush@db/s"}
     with private_jvm_start(address) as public:
         file = shlex.split(os.environ["PYSPARK_SUBMIT_ARGS"])[1]
         assert "hush" not in str(public) and "hush" in Path(file).read_text(encoding="utf-8")
 
 
-def test_the_jvm_has_a_temporary_folder_for_its_user_alone(temporary: Path) -> None:
+def test_the_jvm_has_a_temporary_folder_private_to_its_user(temporary: Path) -> None:
     with private_jvm_start({JAVA_OPTIONS: "-Xss1m"}) as public:
         first, second = shlex.split(public[JAVA_OPTIONS])
     folder = Path(second.removeprefix("-Djava.io.tmpdir="))
@@ -50,10 +50,10 @@ def test_the_jvm_has_a_temporary_folder_for_its_user_alone(temporary: Path) -> N
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
-def test_machines_that_share_a_temporary_folder_leave_each_others_alone(
+def test_machines_with_a_shared_temporary_folder_do_not_remove_each_others_files(
     temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not every shared file system shows the lock of another machine."""
+    """Not every shared file system shows the locks of other machines."""
     monkeypatch.setattr(private_folders.fcntl, "flock", lambda file, how: None)
     for host in ("ip-10-0-1-23", "ip-10-0-9-9", "ip-10-0-1-23"):
         monkeypatch.setattr(jvm_start.socket, "gethostname", lambda host=host: host)
@@ -62,20 +62,20 @@ def test_machines_that_share_a_temporary_folder_leave_each_others_alone(
     assert len(list(temporary.iterdir())) == 2
 
 
-def test_a_temporary_folder_of_the_user_s_choice_is_used(temporary: Path) -> None:
+def test_a_temporary_folder_chosen_by_the_user_is_used(temporary: Path) -> None:
     chosen = {JAVA_OPTIONS: "-Djava.io.tmpdir=/scratch"}
     with private_jvm_start(chosen) as public:
         assert public == chosen
 
 
-def test_the_user_s_own_properties_file_is_read_and_the_secrets_reach_the_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_users_own_properties_file_is_read_and_the_secrets_reach_the_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--properties-file mine.conf pyspark-shell")
     with private_jvm_start(SECRET) as public:
         assert SECRET.items() <= public.items()
         assert os.environ["PYSPARK_SUBMIT_ARGS"] == "--properties-file mine.conf pyspark-shell"
 
 
-def test_a_jvm_that_runs_already_is_given_its_settings(monkeypatch: pytest.MonkeyPatch, temporary: Path) -> None:
+def test_a_running_jvm_gets_the_settings(monkeypatch: pytest.MonkeyPatch, temporary: Path) -> None:
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
     with private_jvm_start(SECRET) as public:
         assert public == SECRET

@@ -1,4 +1,4 @@
-"""What worker processes keep open of runs that have ended is closed; what lives stays open."""
+"""Objects that worker processes hold open for ended runs are closed; those of running ones stay open."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CLOSED: list[str] = []
 
 
 class Named(MapFunction):
-    """Writes down when it is closed."""
+    """Records when it is closed."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -42,7 +42,7 @@ def job_named(name: str) -> ShippedJob:
 
 
 class Worker:
-    """What a worker process keeps from one task to the next."""
+    """The state of a worker process from one task to the next."""
 
     def __init__(self) -> None:
         self.residents, self._runs = Residents(), SeenRuns()
@@ -59,7 +59,7 @@ def _nothing_closed() -> None:
     CLOSED.clear()
 
 
-def test_functions_of_jobs_that_ended_do_not_pile_up_in_a_worker() -> None:
+def test_functions_of_ended_jobs_do_not_accumulate_in_a_worker() -> None:
     worker, runs = Worker(), LiveRuns("driver")
     for job in range(20):
         number = runs.begin()
@@ -69,7 +69,7 @@ def test_functions_of_jobs_that_ended_do_not_pile_up_in_a_worker() -> None:
     assert [f"job {job}" for job in range(19)] == CLOSED, "each was closed, once"
 
 
-def test_jobs_that_run_at_the_same_time_keep_their_functions() -> None:
+def test_concurrent_jobs_retain_their_functions() -> None:
     worker, runs = Worker(), LiveRuns("driver")
     a, b = job_named("a"), job_named("b")
     first, second = runs.begin(), runs.begin()
@@ -82,7 +82,7 @@ def test_jobs_that_run_at_the_same_time_keep_their_functions() -> None:
     assert CLOSED == ["a"] and len(worker.residents) == 1
 
 
-def test_a_task_that_was_sent_before_another_job_began_leaves_that_job_open() -> None:
+def test_a_task_sent_before_another_job_started_does_not_close_that_job() -> None:
     worker, runs = Worker(), LiveRuns("driver")
     first = runs.begin()
     old_notice = runs.notice(first)
@@ -92,11 +92,11 @@ def test_a_task_that_was_sent_before_another_job_began_leaves_that_job_open() ->
     assert not CLOSED and len(worker.residents) == 2
 
 
-def test_runs_of_another_process_of_the_application_are_left_alone() -> None:
-    worker, ours, theirs = Worker(), LiveRuns("ours"), LiveRuns("theirs")
-    worker.task(job_named("theirs"), theirs.notice(theirs.begin()))
+def test_runs_of_another_process_of_the_application_are_not_closed() -> None:
+    worker, own_runs, foreign_runs = Worker(), LiveRuns("ours"), LiveRuns("theirs")
+    worker.task(job_named("theirs"), foreign_runs.notice(foreign_runs.begin()))
     for job in ("ours", "ours later"):
-        number = ours.begin()
-        worker.task(job_named(job), ours.notice(number))
-        ours.end(number)
+        number = own_runs.begin()
+        worker.task(job_named(job), own_runs.notice(number))
+        own_runs.end(number)
     assert CLOSED == ["ours"] and len(worker.residents) == 2

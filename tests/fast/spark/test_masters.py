@@ -1,4 +1,4 @@
-"""A master is reached, or refused at once: Spark would try for a minute and say so in its log alone."""
+"""A master is reached, or rejected at once: Spark would retry for a minute and report it only in its log."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ def closed_port() -> int:
         return int(server.getsockname()[1])
 
 
-def test_the_drivers_address_is_the_one_that_reaches_the_master(port: int) -> None:
+def test_the_drivers_address_is_that_of_its_route_to_the_master(port: int) -> None:
     assert reach_master(f"spark://127.0.0.1:{port}") == "127.0.0.1"
 
 
-def test_one_of_several_masters_is_enough(port: int, closed_port: int) -> None:
+def test_one_reachable_master_of_several_is_enough(port: int, closed_port: int) -> None:
     assert reach_master(f"spark://127.0.0.1:{closed_port},127.0.0.1:{port}") == "127.0.0.1"
 
 
-def test_a_master_that_is_not_there_is_refused_with_its_address(closed_port: int) -> None:
+def test_an_unreachable_master_is_rejected_with_its_address(closed_port: int) -> None:
     with pytest.raises(PlatformError, match=rf"master spark://127\.0\.0\.1:{closed_port} cannot be reached from here"):
         reach_master(f"spark://127.0.0.1:{closed_port}")
 
 
-def test_a_master_without_a_port_is_refused_as_it_is_written() -> None:
+def test_a_master_without_a_port_is_rejected_as_written() -> None:
     with pytest.raises(ConfigurationError, match=r"found 'somewhere', expected HOST:PORT after spark://"):
         reach_master("spark://somewhere")
 
 
 @pytest.mark.parametrize("master", ["yarn", "k8s://https://a:6443", "local[2]"])
-def test_other_masters_are_left_to_spark(master: str) -> None:
+def test_other_masters_are_not_checked(master: str) -> None:
     assert reach_master(master) is None

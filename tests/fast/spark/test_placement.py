@@ -1,4 +1,4 @@
-"""Where subtasks are placed: those that can stay do, nobody gets more than a share, and then nothing moves any more."""
+"""Placement of subtasks: those that can stay do, no executor gets more than its share, and then placement is stable."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ executor_lists = st.lists(st.integers(1, 4), min_size=1, max_size=6).map(
 
 
 def share_of(executor: Executor, executors: list[Executor], width: int) -> int:
-    """The most subtasks an executor may have, one by one: the slow way to say it."""
+    """The maximum number of subtasks per executor, counted one by one: the slow reference."""
     whole = sum(other.cores for other in executors)
     return next(count for count in range(width + 1) if count * whole >= width * executor.cores)
 
 
 @given(executor_lists, st.integers(1, 20), st.dictionaries(st.integers(0, 19), st.sampled_from("01234567")))
-def test_who_can_stay_stays_nobody_has_too_many_and_then_nothing_moves(
+def test_subtasks_that_can_stay_do_no_executor_exceeds_its_share_and_placement_is_stable(
     executors: list[Executor], width: int, before: dict[int, str]
 ) -> None:
     places = place_subtasks(width, executors, before)
@@ -38,7 +38,7 @@ def test_who_can_stay_stays_nobody_has_too_many_and_then_nothing_moves(
     for executor in executors:
         share = share_of(executor, executors, width)
         assert counts[executor.id] <= share
-        # However uneven: nobody needs more turns than if each task took the next free core of them all.
+        # However uneven: no executor needs more rounds than if each task took the next free core of all.
         whole = sum(other.cores for other in executors)
         assert -(-counts[executor.id] // executor.cores) <= -(-width // whole)
         had = [subtask for subtask in range(width) if before.get(subtask) == executor.id]
@@ -53,19 +53,19 @@ def test_an_executor_with_more_cores_gets_more_subtasks() -> None:
     assert Counter(place.id for place in place_subtasks(6, [big, small], {})) == {"0": 4, "1": 2}
 
 
-def test_narrow_stages_use_the_same_places_and_are_spread_too() -> None:
+def test_narrow_stages_use_the_same_executors_and_are_spread_evenly() -> None:
     executors = [Executor(str(number), "host") for number in range(3)]
     wide = place_subtasks(7, executors, {})
     assert {place.id for place in wide[:3]} == {"0", "1", "2"}
 
 
-def test_a_place_is_told_by_the_executors_command_line_and_not_known_elsewhere() -> None:
+def test_a_location_is_read_from_the_executors_command_line_and_unknown_elsewhere() -> None:
     assert place_in(["java", "-cp", "x", "Backend", "--hostname", "10.1.2.3", "--executor-id", "12"]) == "12@10.1.2.3"
     assert own_place() == ""
 
 
 class Cluster:
-    """Executors that come and go, and a note of how the plan was built."""
+    """Executors that join and leave, and a record of how the plan was built."""
 
     def __init__(self, *ids: str) -> None:
         self.ids = list(ids)
@@ -79,7 +79,7 @@ def places_of(stickiness: Stickiness) -> list[str]:
 
 
 def sticky(cluster: Cluster, width: int) -> Stickiness:
-    session: Any = None  # nothing is built here
+    session: Any = None  # no plan is built here
     stickiness = Stickiness(session, cluster.now)
     stickiness.begin(width)
     return stickiness
@@ -90,7 +90,7 @@ def test_subtasks_of_a_lost_executor_move_once_and_stay() -> None:
     stickiness = sticky(cluster, 3)
     assert places_of(stickiness) == ["0", "1", "2"]
     assert not stickiness.update_places([(0, "0@host"), (1, "1@host"), (2, "2@host")])
-    cluster.ids = ["0", "2"]  # Spark ran what 1 had on 2
+    cluster.ids = ["0", "2"]  # Spark ran on 2 a task placed on 1
     assert stickiness.update_places([(0, "0@host"), (1, "2@host"), (2, "2@host")])
     assert places_of(stickiness) == ["0", "2", "2"]
     assert not stickiness.update_places([(0, "0@host"), (1, "2@host"), (2, "2@host")])
@@ -100,13 +100,13 @@ def test_subtasks_of_a_lost_executor_move_once_and_stay() -> None:
     assert not stickiness.update_places([(0, "0@host"), (1, "2@host"), (2, "3@host")])
 
 
-def test_an_executor_that_is_lost_between_two_epochs_has_no_place_in_the_next_and_that_is_said_once(
+def test_an_executor_lost_between_two_epochs_gets_no_subtask_in_the_next_and_is_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     cluster = Cluster("0", "1", "2")
     stickiness = sticky(cluster, 3)
     cluster.ids = ["0", "1", "2", "3"]
-    assert not stickiness.has_lost_places(), "one that comes gets its share after an epoch"
+    assert not stickiness.has_lost_places(), "a new executor gets its share after an epoch"
     cluster.ids = ["0", "2", "3"]
     assert stickiness.has_lost_places()
     assert places_of(stickiness) == ["0", "2", "3"] and not stickiness.has_lost_places()
@@ -114,26 +114,28 @@ def test_an_executor_that_is_lost_between_two_epochs_has_no_place_in_the_next_an
     assert caplog.text.count("lost: executor 1@host, which has ended") == 1
 
 
-def test_an_executor_whose_tasks_did_not_reach_the_store_is_left_alone_for_some_time(
+def test_an_executor_that_could_not_reach_the_store_is_avoided_for_some_time(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Its machine may be cut off. Subtasks that are sent back there fail again, and the job never gets on."""
+    """Its machine may be disconnected. Subtasks sent back there would fail again, and the job would never make
+    progress.
+    """
     cluster = Cluster("0", "1", "2")
     stickiness = sticky(cluster, 3)
     stickiness.update_places([(0, "0@host"), (1, "1@host"), (2, "2@host")])
     stickiness.avoid({"1@host", ""})
-    stickiness.begin(3)  # the job is run again
+    stickiness.begin(3)  # the job is restarted
     assert "1" not in places_of(stickiness)
     assert "executor 1@host did not reach the store" in caplog.text
     places = list(enumerate(f"{place}@host" for place in places_of(stickiness)))
     epochs = next(epoch for epoch in range(100) if stickiness.update_places(places))
-    assert "1" in places_of(stickiness) and epochs > 10, "it is asked again"
+    assert "1" in places_of(stickiness) and epochs > 10, "it is requested again"
     stickiness.avoid({"0@host", "1@host", "2@host"})
     stickiness.begin(3)
-    assert places_of(stickiness) == [], "where none reaches it, it is the store that is away"
+    assert places_of(stickiness) == [], "if no executor reaches it, the store is unreachable"
 
 
-def test_when_no_executor_is_left_that_is_what_is_said(caplog: pytest.LogCaptureFixture) -> None:
+def test_losing_all_executors_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     cluster = Cluster("0", "1")
     stickiness = sticky(cluster, 2)
     cluster.ids = ["1"]
@@ -142,38 +144,38 @@ def test_when_no_executor_is_left_that_is_what_is_said(caplog: pytest.LogCapture
     assert stickiness._has_losses() and "None is left: the job waits until" in caplog.text
 
 
-class Kettle(WarmUp):
-    """Makes executors ready when it is told to."""
+class ScriptedWarmUp(WarmUp):
+    """Makes executors ready on request of the test."""
 
     def __init__(self) -> None:
         super().__init__(None)
-        self.asked: list[str] = []
+        self.requests: list[str] = []
 
     def is_ready(self, executor: Executor) -> bool:
-        if executor.id not in self._ready and executor.id not in self.asked:
-            self.asked.append(executor.id)
+        if executor.id not in self._ready and executor.id not in self.requests:
+            self.requests.append(executor.id)
         return executor.id in self._ready
 
 
-def test_an_executor_that_comes_while_the_job_runs_gets_its_share_when_it_is_ready() -> None:
-    cluster, kettle = Cluster("0", "1", "2"), Kettle()
-    stickiness = Stickiness(None, cluster.now, warm_up=kettle)
+def test_an_executor_that_joins_a_running_job_gets_its_share_when_it_is_ready() -> None:
+    cluster, warm_up = Cluster("0", "1", "2"), ScriptedWarmUp()
+    stickiness = Stickiness(None, cluster.now, warm_up=warm_up)
     stickiness.begin(3)
     for _ in range(6):
         assert not stickiness.update_places([(0, "0@host"), (1, "1@host"), (2, "2@host")])
-    assert kettle.asked == [], "those that were there at the start are taken as they are"
+    assert warm_up.requests == [], "executors present at the start count as ready"
     cluster.ids = ["0", "1", "3"]
-    assert stickiness.has_lost_places() and "3" not in places_of(stickiness) and kettle.asked == ["3"]
+    assert stickiness.has_lost_places() and "3" not in places_of(stickiness) and warm_up.requests == ["3"]
     places = [(subtask, f"{place}@host") for subtask, place in enumerate(places_of(stickiness))]
     assert not stickiness.update_places(places)
-    kettle.assume_ready([Executor("3", "host")])
+    warm_up.assume_ready([Executor("3", "host")])
     assert stickiness.update_places(places) and sorted(places_of(stickiness)) == ["0", "1", "3"]
     cluster.ids = ["4", "5"]
     assert stickiness.has_lost_places()
-    assert set(places_of(stickiness)) == {"4", "5"}, "where none is ready, none is waited for"
+    assert set(places_of(stickiness)) == {"4", "5"}, "if no executor is ready, none is waited for"
 
 
-def test_who_did_not_wait_for_a_busy_executor_keeps_the_one_that_took_it() -> None:
+def test_a_subtask_moved_from_a_busy_executor_stays_on_the_new_one() -> None:
     cluster = Cluster("0", "1")
     stickiness = sticky(cluster, 3)
     assert places_of(stickiness) == ["0", "1", "0"]
@@ -182,16 +184,16 @@ def test_who_did_not_wait_for_a_busy_executor_keeps_the_one_that_took_it() -> No
     assert not stickiness.update_places([(0, "0@host"), (1, "1@host"), (2, "1@host")])
 
 
-def test_an_executor_that_takes_no_tasks_is_left_alone_for_a_while() -> None:
+def test_an_executor_that_accepts_no_tasks_is_avoided_for_a_while() -> None:
     stickiness = sticky(Cluster("0", "1", "2"), 3)
-    without_the_last = [(0, "0@host"), (1, "1@host"), (2, "1@host")]  # it is on its way out
+    without_the_last = [(0, "0@host"), (1, "1@host"), (2, "1@host")]  # it is being decommissioned
     assert stickiness.update_places(without_the_last)
     changes = [stickiness.update_places(without_the_last) for _ in range(60)]
-    assert changes.count(True) <= 2, "it was tried again, once, and given up again"
+    assert changes.count(True) <= 2, "it was retried once and failed again"
     assert places_of(stickiness) == ["0", "1", "1"]
 
 
-def test_one_executor_needs_no_places_and_a_second_one_brings_them() -> None:
+def test_placement_starts_with_the_second_executor() -> None:
     cluster = Cluster("0")
     stickiness = sticky(cluster, 2)
     assert stickiness.row_factory() is None
@@ -202,11 +204,11 @@ def test_one_executor_needs_no_places_and_a_second_one_brings_them() -> None:
 
 
 @given(st.permutations(["a", "b", "c", "d"]), st.permutations(["a", "b", "c", "d"]), st.integers(1, 12))
-def test_a_job_that_starts_again_on_the_same_machines_has_each_subtask_where_its_files_are(
+def test_a_job_restarted_on_the_same_machines_places_each_subtask_with_its_files(
     first: list[str], again: list[str], width: int
 ) -> None:
     def hosts_after_a_start(order: list[str]) -> list[str]:
-        registered: list[Executor] = []  # one after another, an epoch apart
+        registered: list[Executor] = []  # one after another, one per epoch
         stickiness = Stickiness(None, lambda: tuple(registered))
         stickiness.begin(width)
         for number, host in enumerate(order):
@@ -218,7 +220,7 @@ def test_a_job_that_starts_again_on_the_same_machines_has_each_subtask_where_its
     assert hosts_after_a_start(first) == hosts_after_a_start(again)
 
 
-def test_another_parallelism_keeps_the_places_of_the_subtasks_that_remain() -> None:
+def test_a_rescale_preserves_the_placement_of_remaining_subtasks() -> None:
     cluster = Cluster("0", "1", "2")
     stickiness = sticky(cluster, 3)
     stickiness.update_places([(0, "2@host"), (1, "1@host"), (2, "0@host")])
@@ -228,13 +230,13 @@ def test_another_parallelism_keeps_the_places_of_the_subtasks_that_remain() -> N
     assert places_of(stickiness)[:3] == ["2", "1", "0"]
 
 
-def test_stages_that_disagree_leave_a_subtask_where_it_was() -> None:
+def test_conflicting_stages_do_not_move_a_subtask() -> None:
     assert last_places([(0, "1@h"), (0, "2@h")], {0: "2"}) == {0: "2"}
     assert last_places([(0, ""), (1, "")], {0: "2"}) == {0: "2"}
 
 
 class SparkSettings(dict[str, str]):
-    """Spark's settings as the JVM has them."""
+    """Spark's settings as stored in the JVM."""
 
     def contains(self, key: str) -> bool:
         return key in self
@@ -243,7 +245,7 @@ class SparkSettings(dict[str, str]):
         self[key] = value
 
 
-def test_the_wait_is_set_in_a_running_application_and_again_by_its_next_job() -> None:
+def test_the_locality_wait_is_set_in_a_running_application_and_again_by_its_next_job() -> None:
     settings = SparkSettings()
     LocalityWaits(settings, 1_000)
     LocalityWaits(settings, 250)
@@ -252,14 +254,14 @@ def test_the_wait_is_set_in_a_running_application_and_again_by_its_next_job() ->
 
 
 @pytest.mark.parametrize(("lost", "wait"), [("1", "0ms"), ("3", "1000ms")], ids=["with a place", "without"])
-def test_while_an_epoch_runs_nothing_waits_for_an_executor_that_is_lost_and_afterwards_tasks_wait_again(
+def test_during_an_epoch_no_task_waits_for_a_lost_executor_and_afterwards_tasks_wait_again(
     monkeypatch: pytest.MonkeyPatch, lost: str, wait: str
 ) -> None:
     monkeypatch.setattr(locality_waits, "_POLL_S", 0.01)
-    settings, cluster, looks = SparkSettings(), Cluster("0", "1", "2", "3"), threading.Semaphore(0)
+    settings, cluster, polls = SparkSettings(), Cluster("0", "1", "2", "3"), threading.Semaphore(0)
 
     def now() -> tuple[Executor, ...]:
-        looks.release()
+        polls.release()
         return cluster.now()
 
     stickiness = Stickiness(None, now, LossWatch(LocalityWaits(settings, 1_000)))
@@ -267,9 +269,9 @@ def test_while_an_epoch_runs_nothing_waits_for_an_executor_that_is_lost_and_afte
     with stickiness.watch_epoch():
         assert settings["spark.locality.wait.process"] == "1000ms"
         cluster.ids.remove(lost)
-        while looks.acquire(blocking=False):
+        while polls.acquire(blocking=False):
             pass
-        assert looks.acquire(timeout=60)
+        assert polls.acquire(timeout=60)
         deadline = time.monotonic() + 10
         while settings["spark.locality.wait.process"] != wait and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -278,7 +280,7 @@ def test_while_an_epoch_runs_nothing_waits_for_an_executor_that_is_lost_and_afte
     stickiness.close()
 
 
-def test_a_wait_that_the_user_gave_stays_and_that_is_said(caplog: Any) -> None:
+def test_a_locality_wait_set_by_the_user_is_retained_and_logged(caplog: Any) -> None:
     settings = SparkSettings({"spark.locality.wait.process": "7s"})
     LocalityWaits(settings, 1_000)
     LocalityWaits(settings, 1_000).drop()  # of a second job of the application
@@ -286,7 +288,7 @@ def test_a_wait_that_the_user_gave_stays_and_that_is_said(caplog: Any) -> None:
     assert "spark.locality.wait.process is 7s in this application and is not changed to 1000ms" in caplog.text
 
 
-def test_a_spark_that_cannot_be_told_is_said_once_and_the_job_goes_on(caplog: Any) -> None:
+def test_a_spark_without_placement_support_is_reported_once_and_the_job_continues(caplog: Any) -> None:
     stickiness = sticky(Cluster("0", "1"), 2)
     assert stickiness.row_factory() is None  # there is no session to build in
     assert stickiness.row_factory() is None

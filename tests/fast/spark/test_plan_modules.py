@@ -1,4 +1,4 @@
-"""What a pickle imports is read from it without opening it, and is what opening it does import."""
+"""The imports of a pickle are read without unpickling it, and equal those of unpickling."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from millstream.spark.plan_modules import foreign_modules, named_modules
 
 
 class _Reference(pickle.Unpickler):
-    """Opens the pickle, and notes what it asks for: the slow and obvious way."""
+    """Unpickles, and records the imports: the slow reference."""
 
     def __init__(self, data: bytes) -> None:
         import io
@@ -36,26 +36,26 @@ PARTS = st.sampled_from(
 
 
 @given(st.recursive(PARTS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner)))
-def test_the_modules_are_those_that_opening_asks_for(value: Any) -> None:
+def test_the_modules_are_those_imported_by_unpickling(value: Any) -> None:
     data = cloudpickle.dumps(value)
     reference = _Reference(data)
     reference.load()
     assert named_modules(data) == reference.names
 
 
-def test_modules_that_a_function_uses_are_named_each_time() -> None:
+def test_modules_shared_by_several_functions_are_listed() -> None:
     names: dict[str, Any] = {"__name__": "__main__"}
     exec("import textwrap, decimal\ndef f(x): return textwrap.dedent(x)\ndef g(x): return decimal, textwrap", names)
-    found = named_modules(cloudpickle.dumps([names["f"], names["g"]]))
-    assert {"textwrap", "decimal"} <= found
-    assert textwrap.__name__ in found
+    modules = named_modules(cloudpickle.dumps([names["f"], names["g"]]))
+    assert {"textwrap", "decimal"} <= modules
+    assert textwrap.__name__ in modules
 
 
-def test_a_string_that_looks_like_a_module_is_none() -> None:
+def test_a_string_that_looks_like_a_module_is_ignored() -> None:
     assert named_modules(cloudpickle.dumps(["json", "numpy", ("numpy", "array")])) == set()
 
 
-def test_foreign_modules_are_installed_ones_that_are_not_known() -> None:
+def test_foreign_modules_are_installed_but_unknown_ones() -> None:
     import numpy  # noqa: F401
 
     assert foreign_modules({"numpy.linalg", "json", "millstream.errors", "absent"}, {"millstream"}) == ["numpy"]

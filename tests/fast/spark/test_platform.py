@@ -1,4 +1,4 @@
-"""What is said when Java or PySpark are not what Spark 4.3 needs, before any JVM is started."""
+"""The errors for a Java or PySpark that Spark 4.3 does not support, before any JVM is started."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def java(folder: Path, version: str) -> Path:
 
 
 @pytest.mark.parametrize("version", ["17.0.15", "21.0.2"])
-def test_java_17_and_21_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+def test_java_17_and_21_are_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
     monkeypatch.setenv("JAVA_HOME", str(java(tmp_path, version)))
     check_platform()
 
 
 @pytest.mark.parametrize("version", ["1.8.0_402", "11.0.22", "25"])
-def test_another_java_is_named_with_the_command_that_helps(
+def test_an_unsupported_java_is_reported_with_the_command_to_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(java(tmp_path, version)))
@@ -35,14 +35,14 @@ def test_another_java_is_named_with_the_command_that_helps(
         check_platform()
 
 
-def test_no_java_is_named_with_the_command_that_helps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_java_is_reported_with_the_command_to_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(PlatformError, match=r"no Java was found.*apt-get install openjdk-17-jre-headless"):
         check_platform()
 
 
-def test_another_pyspark_is_named_with_the_command_that_helps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unsupported_pyspark_is_reported_with_the_command_to_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pyspark, "__version__", "4.0.1")
     with pytest.raises(PlatformError, match=r"PySpark 4\.0\.1 is installed.*pip install 'pyspark==4\.3\.\*'"):
         check_platform()

@@ -1,4 +1,6 @@
-"""How a spec reaches tasks: as it is, packed, in a file of the store, and packed again while the store is away."""
+"""How a spec reaches tasks: as a property, packed, in a file of the store, and packed again while the store is
+unreachable.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from millstream.storage.patience import PatientStore
 
 
 class FickleStore(MemoryStore):
-    """Fails as `failure` says; with `answers` cleared it keeps silent."""
+    """Fails as `failure` says; with `answers` cleared it does not respond."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -49,7 +51,7 @@ def spec_of(letters: int, *, alike: bool = False) -> EpochSpec:
 LONG = spec_of(2 * INLINE_CHARACTERS_MAX)
 
 
-def test_a_short_spec_is_the_property_itself_and_one_that_packs_well_is_packed() -> None:
+def test_a_short_spec_is_the_property_itself_and_a_compressible_one_is_packed() -> None:
     store = FickleStore("short-specs")
     files = SpecFiles(store)
     assert EpochSpec.decode(files.property_of(spec_of(10)), 0) == spec_of(10)
@@ -63,7 +65,7 @@ def test_a_long_spec_is_a_file_of_the_store() -> None:
     assert EpochSpec.decode(store.get(place.removeprefix(SPEC_FILE_MARK)).decode(), 0) == LONG
 
 
-def test_while_the_store_is_away_a_long_spec_goes_with_the_tasks_and_the_store_is_tried_now_and_then() -> None:
+def test_while_the_store_is_unreachable_a_long_spec_is_sent_with_the_tasks_and_the_store_is_retried() -> None:
     store, clock = FickleStore("specs-away"), Clock()
     files = SpecFiles(PatientStore(store), clock)
     store.failure = StoreAwayError("It is away.")
@@ -75,19 +77,19 @@ def test_while_the_store_is_away_a_long_spec_goes_with_the_tasks_and_the_store_i
     assert files.property_of(LONG).startswith(SPEC_FILE_MARK)
 
 
-def test_a_store_that_keeps_silent_is_not_waited_for() -> None:
+def test_a_silent_store_is_not_waited_for() -> None:
     store, clock = FickleStore("silent-specs"), Clock()
     files = SpecFiles(store, clock, timeout_s=0.01)
     store.answers.clear()
     for _ in range(3):
         assert files.property_of(LONG).startswith(SPEC_PACKED_MARK)
         clock.now_s += 60
-    assert store.puts == 1  # one question is enough
+    assert store.puts == 1  # one request is enough
     store.answers.set()
     files.close()
 
 
-def test_what_the_store_refuses_for_good_is_raised() -> None:
+def test_a_permanent_error_of_the_store_is_raised() -> None:
     store = FickleStore("refused-specs")
     store.failure = StoreError("No permission.")
     with pytest.raises(StoreError, match="No permission"):

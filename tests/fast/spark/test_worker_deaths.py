@@ -1,4 +1,4 @@
-"""What Spark says when a Python worker dies becomes a failure that names the operators that can have done it."""
+"""Spark's message about a dead Python worker becomes a failure that names the operators that may have caused it."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def message_of(text: str, stage_ids: list[int]) -> str:
 
 
 def test_the_stage_of_the_worker_names_the_operator() -> None:
-    assert len(plan_of_two_stages().stages) == 3  # one subtask reads the collection, two go on
+    assert len(plan_of_two_stages().stages) == 3  # one subtask reads the collection, two continue
     message = message_of(DEATH.format(stage=11), [10, 11, 12])
     assert message.startswith("the worker of 'before' (test_worker_deaths.py:")
     assert "died: the function ended it, or memory ran out" in message
 
 
-def test_the_stage_is_found_where_a_task_was_tried_on_every_executor() -> None:
+def test_the_stage_is_identified_after_attempts_on_every_executor() -> None:
     nowhere = "Aborting TaskSet 11.0 because task 1 (partition 1)\ncannot run anywhere due to node and executor "
     nowhere += (
         "excludeOnFailure.\nMost recent failure:\n" + DEATH.format(stage=11).partition("most recent failure: ")[2]
@@ -47,12 +47,12 @@ def test_several_operators_of_a_stage_are_all_named() -> None:
     assert "died: one of the functions ended it" in message
 
 
-def test_where_spark_has_forgotten_its_stages_all_operators_are_named() -> None:
+def test_without_stage_information_all_operators_are_named() -> None:
     message = message_of(DEATH.format(stage=12), [])
     assert "'before'" in message and "'behind'" in message
 
 
-def test_the_fault_of_a_crash_is_told() -> None:
+def test_the_signal_of_a_crash_is_reported() -> None:
     text = DEATH.format(stage=11) + "\nFatal Python error: Segmentation fault\n"
     assert "died (Segmentation fault): " in message_of(text, [10, 11, 12])
 

@@ -1,4 +1,6 @@
-"""What a Python worker process does once for many tasks: read a spec's file, and set lasting objects aside."""
+"""Work that a Python worker process does once for many tasks: reading a spec's file, and freezing long-lived
+objects.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from millstream.storage.memory import MemoryStore
 
 
 class CountedStore(MemoryStore):
-    """Remembers what was read."""
+    """Records reads."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -43,7 +45,7 @@ def test_a_spec_in_a_file_is_read_once_for_all_tasks_of_an_epoch() -> None:
 
 
 class Opened(Residents):
-    """So many subtasks were ever opened, and so many are open."""
+    """Total number of subtasks ever opened, and of those open now."""
 
     living = 0
 
@@ -51,7 +53,7 @@ class Opened(Residents):
         return self.living
 
 
-def test_all_objects_are_collected_as_often_as_their_number_doubles_and_once_for_every_run(
+def test_all_objects_are_collected_when_their_number_doubles_and_once_for_every_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     collections: list[int] = []
@@ -68,11 +70,11 @@ def test_all_objects_are_collected_as_often_as_their_number_doubles_and_once_for
 
     open_subtasks(128)
     assert collections == [8, 16, 32, 64, 128]
-    open_subtasks(3 * 128)  # the job restarts three times: what was closed is not hidden for longer than one run
+    open_subtasks(3 * 128)  # the job restarts three times: closed objects stay frozen for one run at most
     assert collections[5:] == [256, 384, 512]
 
 
-def test_what_is_new_is_collected_whenever_something_is_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_objects_are_collected_before_every_freeze(monkeypatch: pytest.MonkeyPatch) -> None:
     acts: list[str] = []
     residents, lasting = Opened(), LastingObjects()
     for act in ("collect", "freeze", "unfreeze"):
@@ -96,7 +98,7 @@ def test_jobs_with_and_without_archives_each_run_in_their_folder(
     assert seen == [tmp_path, tmp_path / "files", tmp_path / "files", tmp_path]
 
 
-def test_a_long_spec_travels_packed_and_is_unpacked_once_for_all_tasks_of_an_epoch() -> None:
+def test_a_long_spec_is_sent_packed_and_unpacked_once_for_all_tasks_of_an_epoch() -> None:
     text = "".join(f'{{"file": "segments/count/total/{number:012d}.arrow"}}' for number in range(2_000))
     packed = pack_spec(text)
     assert packed.startswith(SPEC_PACKED_MARK) and len(packed) < len(text) / 6

@@ -1,4 +1,6 @@
-"""A column may be named `user` without backticks, as on Flink's pages, and as other functions Flink does not have."""
+"""A column may be named `user` without backticks, as on Flink's pages, and so may other function names that Flink does
+not have.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,8 @@ def t_env() -> Iterator[TableEnvironment]:
 
 
 def rows(t_env: TableEnvironment, query: str) -> list[tuple[Any, ...]]:
-    with t_env.execute_sql(query).collect() as found:
-        return sorted(tuple(each) for each in found)
+    with t_env.execute_sql(query).collect() as results:
+        return sorted(tuple(each) for each in results)
 
 
 @pytest.mark.parametrize(

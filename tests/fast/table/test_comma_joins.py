@@ -1,5 +1,6 @@
-"""A comma in FROM is a join that binds like others, from the left, as in Flink: a join behind it is with all that
-stands before it."""
+"""A comma in FROM is a left-associative join like others, as in Flink: a later join applies to everything on its
+left.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ RESULTS = {
     ],
     "SELECT o.i, n FROM o, d JOIN LATERAL (SELECT e.id AS n FROM e WHERE e.i = o.i) AS q ON n = d.id": [(1, 20)],
     "SELECT o.i, name FROM o, d JOIN e ON e.i = o.i AND e.id = d.id": [(1, "twenty")],
-    # Every row of both is kept, not every row of `d` and `e` beside each of `o`.
+    # Every row of both is retained, not every row of `d` and `e` for each row of `o`.
     "SELECT o.i, d.id, e.id FROM o, d FULL JOIN e ON e.i = o.i WHERE o.i IS NULL OR e.i IS NOT NULL": [
         (1, 10, 20),
         (1, 20, 20),
@@ -54,7 +55,7 @@ RESULTS = {
 
 
 @pytest.mark.parametrize("query", RESULTS)
-def test_a_join_behind_a_comma_is_with_all_that_stands_before_it(query: str) -> None:
+def test_a_join_after_a_comma_applies_to_everything_on_its_left(query: str) -> None:
     with jobs_in_memory():
         t_env = TableEnvironment.create(EnvironmentSettings.in_batch_mode())
         for view in VIEWS:
@@ -82,7 +83,7 @@ def test_commas_and_joins_are_read_from_the_left(text: str, meant: str) -> None:
     assert written(parse_query(text)) == written(parse_query(meant))
 
 
-def test_a_chain_of_commas_and_joins_is_as_long_as_one_of_either() -> None:
+def test_a_chain_of_commas_and_joins_has_the_same_limit_as_either() -> None:
     parse_query("SELECT 1 FROM t" + ", t CROSS JOIN u" * 90)
     with pytest.raises(SqlError, match="tables"):
         parse_query("SELECT 1 FROM t" + ", t CROSS JOIN u" * 120)

@@ -1,5 +1,6 @@
-"""A constant argument is one wherever the plan moves it: LISTAGG's separator and LAG's offset in GROUPING SETS, over
-VALUES, over branches, and where there is no row at all."""
+"""A constant argument stays a constant wherever the plan moves it: LISTAGG's separator and LAG's offset in GROUPING
+SETS, over VALUES, over branches, and without any row.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Results of the program's functions keep what was declared: the length, and NOT NULL. What an aggregate raises is
-reported with its method and line."""
+"""Results of user-defined functions respect their declared type: its length, and NOT NULL. Errors of an aggregate are
+reported with its method and line.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ WHOLE = DataTypes.INT().not_null()
 
 
 class Given(AggregateFunction):
-    """Gives a value, whatever it is of."""
+    """Returns a value of any type."""
 
     def __init__(self, value: Any, result_type: Any) -> None:
         self._value, self._type = value, result_type
@@ -70,7 +71,7 @@ def t_env() -> Iterator[TableEnvironment]:
         yield t_env
 
 
-def told(t_env: TableEnvironment, query: str) -> str:
+def error_of(t_env: TableEnvironment, query: str) -> str:
     with pytest.raises(MillstreamError) as raised, t_env.execute_sql(query).collect() as rows:
         list(rows)
     return str(raised.value)
@@ -91,19 +92,19 @@ def told(t_env: TableEnvironment, query: str) -> str:
 )
 def test_a_result_that_breaks_its_declared_type_is_an_error(t_env: TableEnvironment, call: str, words: str) -> None:
     source = "(SELECT x FROM (VALUES 1, 2) AS v(x) GROUP BY x) AS t" if "series" in call else ROWS
-    assert words in told(t_env, f"SELECT {call} FROM {source}")
+    assert words in error_of(t_env, f"SELECT {call} FROM {source}")
 
 
 def test_a_row_of_a_table_function_that_is_too_long_is_an_error(t_env: TableEnvironment) -> None:
-    words = told(t_env, f"SELECT y FROM {ROWS}, LATERAL TABLE(long_rows(x)) AS f(y)")
+    words = error_of(t_env, f"SELECT y FROM {ROWS}, LATERAL TABLE(long_rows(x)) AS f(y)")
     assert "the table function" in words and "'abcdef' of length 6, but declares VARCHAR(3)" in words
 
 
-def test_what_an_aggregate_raises_names_the_method_and_its_line(t_env: TableEnvironment) -> None:
+def test_errors_of_an_aggregate_have_the_method_and_its_line(t_env: TableEnvironment) -> None:
     from pathlib import Path
 
     lines = Path(__file__).read_text(encoding="utf-8").splitlines()
     line = next(number for number, text in enumerate(lines, 1) if text.endswith("# the line that is reported"))
-    words = told(t_env, f"SELECT failing(x) FROM {ROWS}")
+    words = error_of(t_env, f"SELECT failing(x) FROM {ROWS}")
     assert "the aggregate 'Failing': accumulate raised TypeError: object of type 'int' has no len()" in words
     assert f"(at {Path(__file__).name}:{line})" in words

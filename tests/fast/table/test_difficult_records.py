@@ -1,4 +1,4 @@
-"""Records and frames that are difficult to make tables of, and back: refused in words, or taken as they are."""
+"""Records and data frames that are difficult to convert to tables and back: rejected with advice, or converted."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def env() -> Iterator[StreamExecutionEnvironment]:
 
 
 def rows(table: Table) -> list[Any]:
-    with table.execute().collect() as found:
-        return list(found)
+    with table.execute().collect() as results:
+        return list(results)
 
 
-def test_a_deletion_is_no_row_of_a_table_that_only_grows(env: StreamExecutionEnvironment) -> None:
+def test_a_delete_is_rejected_in_an_insert_only_table(env: StreamExecutionEnvironment) -> None:
     t_env = StreamTableEnvironment.create(env)
     records = [Row(1), Row.of_kind(RowKind.DELETE, 1)]
     stream = env.from_collection(records, Types.ROW_NAMED(["n"], [Types.INT()]))
@@ -40,14 +40,14 @@ def test_a_deletion_is_no_row_of_a_table_that_only_grows(env: StreamExecutionEnv
 
 
 @pytest.mark.parametrize("value", [(1, 2), {"a": 1}, [1], Row(1, 2), "x", None])
-def test_a_record_without_a_type_is_one_value_whatever_it_is(env: StreamExecutionEnvironment, value: Any) -> None:
+def test_any_record_without_a_type_is_a_single_value(env: StreamExecutionEnvironment, value: Any) -> None:
     t_env = StreamTableEnvironment.create(env)
     [row] = rows(t_env.from_data_stream(env.from_collection([value], Types.PICKLED_BYTE_ARRAY())))
     assert list(row) == [value]
 
 
 @pytest.mark.parametrize("kind", ["TIMESTAMP(3)", "TIMESTAMP_LTZ(3)"])
-def test_a_year_that_python_does_not_have_is_told(env: StreamExecutionEnvironment, kind: str) -> None:
+def test_a_year_out_of_pythons_range_is_reported(env: StreamExecutionEnvironment, kind: str) -> None:
     t_env = StreamTableEnvironment.create(env)
     moments = (
         "SELECT CAST(TIMESTAMP '1970-01-01 00:00:00' + n AS {}) AS t "
@@ -64,7 +64,7 @@ def test_a_frame_with_two_columns_of_one_name_is_refused(env: StreamExecutionEnv
         StreamTableEnvironment.create(env).from_pandas(pd.DataFrame([[1, 2]], columns=["a", "a"]))
 
 
-def test_a_function_of_batches_that_gives_one_value_is_told_what_is_expected(env: StreamExecutionEnvironment) -> None:
+def test_a_batch_function_that_returns_a_single_value_is_an_error_with_advice(env: StreamExecutionEnvironment) -> None:
     five = udf(lambda series: 5, result_type=DataTypes.INT(), func_type="pandas", name="five")
     table = StreamTableEnvironment.create(env).from_elements([(1,), (2,)], ["n"])
     with pytest.raises(JobFailedError, match=r"it returned 5 \(int\); a pandas Series of 2 rows is expected"):

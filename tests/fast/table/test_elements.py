@@ -1,4 +1,4 @@
-"""Rows of `from_elements`: what types are inferred of values, and which values are stored."""
+"""Rows of `from_elements`: inferred types, and supported values."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def t_env() -> Iterator[TableEnvironment]:
 
 
 def rows(table: Table) -> list[tuple[Any, ...]]:
-    with table.execute().collect() as found:
-        return [tuple(row) for row in found]
+    with table.execute().collect() as results:
+        return [tuple(row) for row in results]
 
 
 class Reading:
@@ -48,7 +48,7 @@ class ReadingType(UserDefinedType):
         return Reading(datum[1], datum[0])
 
 
-def test_columns_of_dicts_and_objects_stand_in_the_order_of_the_alphabet(t_env: TableEnvironment) -> None:
+def test_columns_of_dicts_and_objects_are_in_alphabetical_order(t_env: TableEnvironment) -> None:
     dicts = t_env.from_elements([{"b": 1, "a": 2}, {"c": "x", "a": 3}])
     assert dicts.get_schema().get_field_names() == ["a", "b", "c"]
     assert rows(dicts) == [(2, 1, None), (3, None, "x")]
@@ -97,5 +97,5 @@ def test_a_user_defined_type_is_stored_as_its_sql_type(
     assert rows(inferred.select(col("r").get("c"), col("r").get("s"))) == [(2.5, "south"), (None, None)]
 
 
-def test_names_that_are_left_out_are_numbered(t_env: TableEnvironment) -> None:
+def test_missing_names_are_numbered(t_env: TableEnvironment) -> None:
     assert t_env.from_elements([(1, 2, 3)], ["a"]).get_schema().get_field_names() == ["a", "_2", "_3"]

@@ -1,4 +1,4 @@
-"""Expressions of the Table API are the parser's syntax: written by calls or as SQL, they are one and the same."""
+"""Expressions of the Table API are the parser's syntax trees: built by calls or written as SQL, they are equal."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from millstream.table.expressions import (
 
 
 def plain(node: Any) -> Any:
-    """Syntax with literals as Python values, so that those of the parser and of calls can be compared."""
+    """Syntax with literals as Python values, so that the parser's can be compared with those of calls."""
     if isinstance(node, Literal):
         is_text = isinstance(node.value, str) and node.kind not in ("NUMBER", "BOOLEAN")
         return ("literal", node.value if is_text else str(node.value).upper())
@@ -132,7 +132,7 @@ def plain(node: Any) -> Any:
     ],
     ids=str,
 )
-def test_a_call_builds_the_node_that_the_parser_makes_of_sql(expression: Expression[Any], sql: str) -> None:
+def test_a_call_builds_the_same_node_as_the_parser(expression: Expression[Any], sql: str) -> None:
     assert plain(expression._node) == plain(parse_expression(sql))
 
 
@@ -164,7 +164,7 @@ def test_a_literal_has_flinks_type_of_a_python_value(value: Any, type_: str) -> 
     assert node.value == value
 
 
-def test_a_literal_may_be_given_its_type() -> None:
+def test_a_literal_may_have_an_explicit_type() -> None:
     assert lit(1, DataTypes.BIGINT())._node == Literal("VALUE", 1, DataTypes.BIGINT(False))
     assert null_of(DataTypes.INT())._node == Cast(Literal("NULL"), DataTypes.INT())
 
@@ -180,7 +180,7 @@ def test_a_literal_may_be_given_its_type() -> None:
         (lit(1500).millis, "1.500", "SECOND"),
     ],
 )
-def test_units_of_a_number_make_an_interval(expression: Expression[Any], value: str, unit: str) -> None:
+def test_a_number_with_a_unit_is_an_interval(expression: Expression[Any], value: str, unit: str) -> None:
     assert expression._node == Interval(value, unit)
 
 
@@ -195,13 +195,13 @@ def test_names_order_and_casts() -> None:
     assert col("a").try_cast(DataTypes.INT())._node == Cast(Name(("a",)), DataTypes.INT(), is_try=True)
 
 
-def test_the_repr_of_an_expression_is_near_to_sql() -> None:
+def test_the_repr_of_an_expression_is_similar_to_sql() -> None:
     assert repr((col("a") > 1) & col("b").is_null) == "Expression<((a > 1) AND (b IS NULL))>"
     assert repr(col("a").sum) == "Expression<SUM(a)>"
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         (lambda: bool(col("a") > 1), "Write & for and"),
         (lambda: 1 < col("a") < 5, "between"),
@@ -219,6 +219,6 @@ def test_the_repr_of_an_expression_is_near_to_sql() -> None:
         (lambda: col("a").alias(3), "a name as text"),
     ],
 )
-def test_what_is_no_expression_is_refused_with_what_to_write(wrong: Any, told: str) -> None:
-    with pytest.raises(ProgramError, match=told):
+def test_invalid_expressions_are_rejected_with_advice(wrong: Any, message: str) -> None:
+    with pytest.raises(ProgramError, match=message):
         wrong()

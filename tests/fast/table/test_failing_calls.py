@@ -1,4 +1,4 @@
-"""A row that an expression or a function has no value for: the call is told as it was written, by name."""
+"""A row for which an expression or a function fails: the error shows the call as it was written, by name."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ QUERIES: dict[str, tuple[Callable[[Table], Table], str]] = {
 
 
 @pytest.mark.parametrize("name", QUERIES)
-def test_the_call_is_told_by_its_name_and_its_columns(name: str) -> None:
+def test_the_error_shows_the_call_with_its_name_and_columns(name: str) -> None:
     query, expected = QUERIES[name]
     with jobs_in_memory(), pytest.raises(JobFailedError) as raised:
         t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())

@@ -1,4 +1,4 @@
-"""`in_` of a table means what IN (SELECT …) means: the same plan, and the same rows where values are NULL."""
+"""`in_` with a table equals IN (SELECT …): the same plan, and the same rows where values are NULL."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _optimised(plan: str) -> str:
 @pytest.mark.parametrize(
     ("numbers", "inside", "outside"), [([1, 1, 4], [1], [2, 3]), ([None, 2], [2], []), ([4], [], [1, 2, 3])]
 )
-def test_null_is_in_no_table_and_a_table_with_null_leaves_nothing_out(
+def test_null_is_in_no_table_and_not_in_is_never_true_with_a_null_in_the_table(
     numbers: list[Any], inside: list[int], outside: list[int]
 ) -> None:
     with jobs_in_memory():
@@ -90,16 +90,16 @@ def test_a_table_among_values_is_refused() -> None:
         col("n").in_(numbers, 3)
 
 
-def test_a_condition_on_a_table_is_a_column_of_three_values() -> None:
+def test_a_condition_on_a_table_has_three_valued_logic() -> None:
     with jobs_in_memory():
         _, orders, numbers = tables([1, 2, None], [1, None])
         made = orders.select(col("n").in_(numbers), ~col("n").in_(numbers))
         assert Counter(map(tuple, made.execute().collect())) == Counter([(True, False), (None, None), (None, None)])
-        kept = orders.where(col("n").in_(numbers) | (col("n") == lit(2)))
-        assert sorted(row[0] for row in kept.execute().collect()) == [1, 2]
+        filtered = orders.where(col("n").in_(numbers) | (col("n") == lit(2)))
+        assert sorted(row[0] for row in filtered.execute().collect()) == [1, 2]
 
 
-def test_a_condition_on_a_table_stands_in_arguments_of_aggregates() -> None:
+def test_a_condition_on_a_table_may_be_an_argument_of_an_aggregate() -> None:
     with jobs_in_memory():
         _, orders, numbers = tables([1, 2, 3], [1, 3])
         (row,) = orders.select(col("n").in_(numbers).then(lit(1), lit(0)).sum.alias("matches")).execute().collect()
@@ -113,13 +113,13 @@ def test_a_condition_on_a_table_is_an_added_column() -> None:
         assert sorted(map(tuple, made.execute().collect())) == [(1, "w1", True), (2, "w2", False)]
 
 
-def test_the_predicate_of_a_join_holds_no_condition_on_a_table() -> None:
+def test_a_condition_on_a_table_is_rejected_in_a_join_predicate() -> None:
     _, orders, numbers = tables([1], [1])
     with pytest.raises(NotYetError, match="A subquery in an expression in join"):
         orders.join(numbers, col("n").in_(numbers))
 
 
-def test_it_is_shown_as_a_condition_on_a_table() -> None:
+def test_the_repr_shows_a_condition_on_a_table() -> None:
     _, _, numbers = tables([1], [1])
     assert str(col("n").in_(numbers)) == "in(n, UnnamedTable)"
     assert repr(col("n").in_(numbers)) == "Expression<(n IN (a table))>"

@@ -1,4 +1,4 @@
-"""Which store each INSERT of a program finds again."""
+"""Which store each INSERT of a program uses again."""
 
 from __future__ import annotations
 
@@ -20,41 +20,41 @@ from millstream.table.operations.job_stores import (
 from millstream.testing.local_jobs import jobs_in_memory
 
 
-def started(folder: Path, jobs: list[str]) -> list[str]:
-    """The names of the stores that jobs get in this order; each makes its own its."""
-    taken: list[str] = []
+def start_jobs(folder: Path, jobs: list[str]) -> list[str]:
+    """The names of the stores that jobs get in this order; each creates its own."""
+    urls: list[str] = []
     for job in jobs:
-        url = store_of_job(str(folder / "store"), job, taken)
-        claim(open_store(url), job, job_id=f"id-{len(taken)}", now_ms=0)
-        taken.append(url)
-    return [Path(url).name for url in taken]
+        url = store_of_job(str(folder / "store"), job, urls)
+        claim(open_store(url), job, job_id=f"id-{len(urls)}", now_ms=0)
+        urls.append(url)
+    return [Path(url).name for url in urls]
 
 
-def test_the_first_has_the_store_that_was_given_and_others_one_that_is_called_after_them(tmp_path: Path) -> None:
-    first, second, third = started(tmp_path, ["insert-into_c.d.a", "insert-into_c.d.b", "insert-into_c.e.b"])
+def test_the_first_job_uses_the_configured_store_and_others_one_named_after_them(tmp_path: Path) -> None:
+    first, second, third = start_jobs(tmp_path, ["insert-into_c.d.a", "insert-into_c.d.b", "insert-into_c.e.b"])
     assert first == "store" and second.startswith("store-b-") and third.startswith("store-b-") and second != third
 
 
 @pytest.mark.parametrize("order", [[1, 0, 2], [2, 1, 0], [1, 2], [2]])
-def test_each_finds_its_own_in_any_order_and_when_others_are_gone(order: list[int], tmp_path: Path) -> None:
+def test_each_job_reuses_its_own_store_in_any_order_and_without_the_others(order: list[int], tmp_path: Path) -> None:
     jobs = [f"insert-into_c.d.{name}" for name in "abc"]
-    before = started(tmp_path, jobs)
-    assert started(tmp_path, [jobs[place] for place in order]) == [before[place] for place in order]
+    before = start_jobs(tmp_path, jobs)
+    assert start_jobs(tmp_path, [jobs[place] for place in order]) == [before[place] for place in order]
 
 
-def test_jobs_of_one_name_are_told_apart_by_their_order(tmp_path: Path) -> None:
+def test_jobs_of_one_name_are_distinguished_by_their_order(tmp_path: Path) -> None:
     jobs = ["same", "same", "same", "other"]
-    before = started(tmp_path, jobs)
-    assert len(set(before)) == 4 and started(tmp_path, jobs) == before
+    before = start_jobs(tmp_path, jobs)
+    assert len(set(before)) == 4 and start_jobs(tmp_path, jobs) == before
 
 
-def test_what_an_older_millstream_numbered_is_found(tmp_path: Path) -> None:
+def test_numbered_stores_of_older_versions_are_reused(tmp_path: Path) -> None:
     for ending, job in (("", "a"), ("-2", "b")):
         claim(open_store(str(tmp_path / f"store{ending}")), job, job_id="x", now_ms=0)
-    assert started(tmp_path, ["a", "b"]) == ["store", "store-2"]
+    assert start_jobs(tmp_path, ["a", "b"]) == ["store", "store-2"]
 
 
-def test_inserts_in_another_order_go_on_where_each_was(tmp_path: Path) -> None:
+def test_inserts_in_another_order_continue_with_their_own_state(tmp_path: Path) -> None:
     def run(names: str, last: int) -> None:
         t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
         t_env.get_config().set("millstream.store", str(tmp_path / "store"))
@@ -77,7 +77,7 @@ def test_inserts_in_another_order_go_on_where_each_was(tmp_path: Path) -> None:
         assert sorted(lines) == list("12345")
 
 
-def test_of_the_stores_of_a_table_the_newest_that_is_there_counts(tmp_path: Path) -> None:
+def test_the_newest_existing_store_of_a_table_is_used(tmp_path: Path) -> None:
     program, job = str(tmp_path / "store"), "totals"
 
     def begun(rebuilds: int) -> None:
@@ -85,12 +85,12 @@ def test_of_the_stores_of_a_table_the_newest_that_is_there_counts(tmp_path: Path
 
     assert newest_rebuild(program, job) == 0 and free_rebuild(program, job, 1) == 1
     begun(1)
-    assert newest_rebuild(program, job) == 0, "until it is said that it counts"
-    assert free_rebuild(program, job, 1) == 2, "what was begun there is not gone on with"
+    assert newest_rebuild(program, job) == 0, "until it is marked as the newest"
+    assert free_rebuild(program, job, 1) == 2, "the state begun there is not continued"
     note_rebuild(program, job, 1)
     assert newest_rebuild(program, job) == 1 and newest_rebuild(program, "other") == 0
     begun(2)
     note_rebuild(program, job, 2)
     assert newest_rebuild(program, job) == 2
     shutil.rmtree(rebuilt_store(program, job, 2))
-    assert newest_rebuild(program, job) == 0, "its store is gone"
+    assert newest_rebuild(program, job) == 0, "its store is removed"

@@ -1,4 +1,4 @@
-"""No known option of tables is accepted and read by nobody: each is obeyed, tunes Flink's engine, or has one value."""
+"""Every known table option has an effect: it is read here, tunes Flink's engine, or has a single supported value."""
 
 from __future__ import annotations
 
@@ -60,15 +60,15 @@ def test_every_known_setting_is_in_one_table() -> None:
     assert TABLE_OPTIONS.keys() <= OBEYED
 
 
-def test_every_setting_that_is_obeyed_is_read_by_somebody() -> None:
+def test_every_effective_setting_is_read_in_the_source() -> None:
     texts = [path.read_text(encoding="utf-8") for path in SOURCES.rglob("*.py") if path.name not in TABLES]
     constants = _constants()
     unread = [key for key in OBEYED if not any(constants.get(key, f'"{key}"') in text for text in texts)]
-    assert not unread, f"these are accepted and read by nobody: {unread}"
+    assert not unread, f"accepted settings that are never read: {unread}"
 
 
 @pytest.mark.parametrize("key", sorted(FIXED))
-def test_a_setting_that_is_not_built_takes_its_default_and_nothing_else(key: str) -> None:
+def test_an_unsupported_setting_accepts_only_its_default(key: str) -> None:
     config = TableConfig.get_default()
     default = DEFAULTS.get(key, str(FIXED[key].default))
     assert config.set(key, default).get(key, "-") in (default, "-")
@@ -90,14 +90,14 @@ def test_a_setting_that_tunes_flinks_engine_is_accepted(key: str) -> None:
     TableConfig.get_default().set(key, "true")
 
 
-def test_a_statement_that_sets_what_is_not_built_is_refused() -> None:
+def test_setting_an_unsupported_option_by_statement_is_rejected() -> None:
     t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
     t_env.execute_sql("SET 'table.exec.sink.nested-constraint-enforcer' = 'IGNORE'")
     with pytest.raises(MillstreamError, match="filter such rows before the sink"):
         t_env.execute_sql("SET 'table.exec.sink.nested-constraint-enforcer' = 'ERROR'")
 
 
-def test_print_shows_as_much_of_a_text_as_the_setting_says(capsys: pytest.CaptureFixture[str]) -> None:
+def test_print_truncates_texts_to_the_configured_width(capsys: pytest.CaptureFixture[str]) -> None:
     from millstream.testing.local_jobs import jobs_in_memory
 
     with jobs_in_memory():

@@ -1,5 +1,6 @@
-"""LATERAL TABLE(…) and UNNEST with a condition: it chooses among the results of a row, and belongs to the join. A LEFT
-join keeps every row of its left side, whatever the condition says."""
+"""LATERAL TABLE(…) and UNNEST with a condition: it filters the results of a row, and belongs to the join. A LEFT join
+retains every row of its left side, whatever the condition.
+"""
 
 from __future__ import annotations
 
@@ -42,8 +43,8 @@ def t_env() -> Iterator[TableEnvironment]:
 
 
 def rows(t_env: TableEnvironment, query: str) -> list[Pair]:
-    with t_env.execute_sql(query).collect() as found:
-        return sorted((tuple(each) for each in found), key=repr)
+    with t_env.execute_sql(query).collect() as results:
+        return sorted((tuple(each) for each in results), key=repr)
 
 
 def expected(kind: str, condition: Callable[[int, int], bool]) -> list[Pair]:
@@ -69,7 +70,7 @@ CONDITIONS: dict[str, Callable[[int, int], bool]] = {
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["LEFT", "INNER"])
 @pytest.mark.parametrize("right", ["l LEFT JOIN LATERAL TABLE(upto(n)) AS f(i)", "a LEFT JOIN UNNEST(arr) AS f(i)"])
-def test_a_left_lateral_join_keeps_rows_whose_condition_is_false(
+def test_a_left_lateral_join_retains_rows_whose_condition_is_false(
     t_env: TableEnvironment, kind: str, right: str
 ) -> None:
     for sql, condition in CONDITIONS.items():
@@ -77,7 +78,7 @@ def test_a_left_lateral_join_keeps_rows_whose_condition_is_false(
         assert rows(t_env, query) == expected(kind, condition), query
 
 
-def test_a_condition_on_numbered_elements_chooses_among_them(t_env: TableEnvironment) -> None:
+def test_a_condition_on_numbered_elements_filters_them(t_env: TableEnvironment) -> None:
     query = "SELECT k, i, o FROM a LEFT JOIN UNNEST(arr) WITH ORDINALITY AS f(i, o) ON o >= 2"
     assert rows(t_env, query) == [(1, None, None), (2, None, None), (3, 2, 2), (3, 3, 3), (4, None, None)]
 
@@ -88,11 +89,11 @@ def test_a_filter_above_a_left_lateral_join_is_not_its_condition(t_env: TableEnv
     assert rows(t_env, f"SELECT k FROM {join} WHERE i = 2") == [(3,)]
 
 
-def test_a_left_join_of_changing_rows_retracts_what_it_emitted(t_env: TableEnvironment) -> None:
+def test_a_left_join_of_updating_rows_retracts_emitted_rows(t_env: TableEnvironment) -> None:
     counts = "(SELECT k, COUNT(*) AS n FROM (VALUES 1, 1, 2) AS t(k) GROUP BY k)"
     query = f"SELECT k, SUM(n), COUNT(i) FROM {counts} LEFT JOIN LATERAL TABLE(upto(CAST(n AS INT))) AS f(i) ON i = 2"
-    with t_env.execute_sql(f"{query} GROUP BY k").collect() as found:
-        last = {row[0]: tuple(row) for row in found}
+    with t_env.execute_sql(f"{query} GROUP BY k").collect() as results:
+        last = {row[0]: tuple(row) for row in results}
     assert last == {1: (1, 2, 1), 2: (2, 1, 0)}
 
 
@@ -101,12 +102,12 @@ def test_the_table_api_joins_on_a_condition_as_sql_does(t_env: TableEnvironment)
     outer = left.left_outer_join_lateral(upto(col("n")).alias("i"), col("i") == 1).select(col("k"), col("i"))
     inner = left.join_lateral(upto(col("n")).alias("i"), col("i") == 1).select(col("k"), col("i"))
     for table, kind in ((outer, "LEFT"), (inner, "INNER")):
-        with table.execute().collect() as found:
-            assert sorted((tuple(each) for each in found), key=repr) == expected(kind, lambda k, i: i == 1)
+        with table.execute().collect() as results:
+            assert sorted((tuple(each) for each in results), key=repr) == expected(kind, lambda k, i: i == 1)
 
 
 @pytest.mark.parametrize("right", ["LATERAL TABLE(upto(n)) AS f(i)", "UNNEST(arr) AS f(i)"])
-def test_explain_shows_what_a_lateral_join_is_joined_on(t_env: TableEnvironment, right: str) -> None:
+def test_explain_shows_the_condition_of_a_lateral_join(t_env: TableEnvironment, right: str) -> None:
     plan = t_env.explain_sql(f"SELECT k, i FROM a LEFT JOIN {right} ON i > k")
     shown = [line for line in plan.splitlines() if "Correlate(" in line]
     assert any("condition=[>($3, $0)]" in line for line in shown), plan

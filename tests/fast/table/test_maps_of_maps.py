@@ -1,4 +1,4 @@
-"""Maps whose keys are maps, arrays, or rows with such: keys are equal by their contents, however they are written."""
+"""Maps whose keys are maps, arrays, or rows that hold them: keys are equal by content, in any order of entries."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def t_env() -> Iterator[TableEnvironment]:
 
 
 def value(t_env: TableEnvironment, expression: str) -> Any:
-    with t_env.execute_sql(f"SELECT {expression} FROM (VALUES 7) AS t(x)").collect() as found:
-        ((answer,),) = [tuple(each) for each in found]
+    with t_env.execute_sql(f"SELECT {expression} FROM (VALUES 7) AS t(x)").collect() as results:
+        ((answer,),) = [tuple(each) for each in results]
     return answer
 
 
@@ -48,11 +48,13 @@ def value(t_env: TableEnvironment, expression: str) -> Any:
         ("MAP[MAP[1, x], 3] <> MAP[MAP[1, 8], 3]", True),
     ],
 )
-def test_a_map_takes_keys_that_are_collections(t_env: TableEnvironment, expression: str, answer: Any) -> None:
+def test_map_keys_may_be_collections(t_env: TableEnvironment, expression: str, answer: Any) -> None:
     assert value(t_env, expression) == answer
 
 
 @pytest.mark.parametrize("map_", ["MAP[MAP[1, 2], 3]", "MAP[ARRAY[x], 3]", "MAP[ROW(ARRAY[x], 1), 3]"])
-def test_a_map_that_no_dict_can_be_is_refused_where_python_gets_it(t_env: TableEnvironment, map_: str) -> None:
+def test_a_map_that_cannot_be_a_dict_is_rejected_at_its_conversion_to_python(
+    t_env: TableEnvironment, map_: str
+) -> None:
     with pytest.raises(ProgramError, match=r"keys that are not hashable.*CAST the map to STRING"):
         value(t_env, map_)

@@ -1,5 +1,6 @@
-"""Times in nanoseconds reach from 1677 to 2262. Beyond that a value is refused with the range, never another time; and
-comparisons with times of fewer digits, which reach further, are exact."""
+"""Times in nanoseconds range from 1677 to 2262. Values out of range are rejected with the range, never wrapped; and
+comparisons with times of lower precision, which have a wider range, are exact.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +29,8 @@ def t_env() -> Iterator[TableEnvironment]:
 
 
 def rows(t_env: TableEnvironment, query: str) -> list[tuple[Any, ...]]:
-    with t_env.execute_sql(query).collect() as found:
-        return sorted((tuple(each) for each in found), key=repr)
+    with t_env.execute_sql(query).collect() as results:
+        return sorted((tuple(each) for each in results), key=repr)
 
 
 BEYOND = [
@@ -56,7 +57,7 @@ BEYOND = [
 
 
 @pytest.mark.parametrize("expression", BEYOND)
-def test_a_time_that_nanoseconds_do_not_reach_is_refused_with_the_range(
+def test_a_time_out_of_range_of_nanoseconds_is_rejected_with_the_range(
     t_env: TableEnvironment, expression: str
 ) -> None:
     with pytest.raises(MillstreamError, match=RANGE):
@@ -66,12 +67,12 @@ def test_a_time_that_nanoseconds_do_not_reach_is_refused_with_the_range(
 @pytest.mark.parametrize(
     "query", [f"SELECT MAX(x) FROM (VALUES {FAR}, {NANO}) AS t(x)", f"SELECT {FAR} UNION ALL SELECT {NANO}"]
 )
-def test_rows_brought_to_nanoseconds_are_refused_where_they_are_beyond(t_env: TableEnvironment, query: str) -> None:
+def test_casting_out_of_range_rows_to_nanoseconds_fails(t_env: TableEnvironment, query: str) -> None:
     with pytest.raises(MillstreamError, match=RANGE):
         rows(t_env, query)
 
 
-def test_a_refused_constant_is_shown_in_its_place(t_env: TableEnvironment) -> None:
+def test_a_rejected_constant_is_shown_at_its_position(t_env: TableEnvironment) -> None:
     for query, place in (
         (f"SELECT 1, GREATEST({FAR}, {NANO})", "column 11"),
         (f"SELECT x FROM (VALUES {NANO}, {FAR}) AS t(x)", f"column {23 + len(NANO) + 2}"),
@@ -81,13 +82,13 @@ def test_a_refused_constant_is_shown_in_its_place(t_env: TableEnvironment) -> No
             rows(t_env, query)
 
 
-def test_try_cast_beyond_the_range_is_null(t_env: TableEnvironment) -> None:
+def test_try_cast_out_of_range_is_null(t_env: TableEnvironment) -> None:
     query = "SELECT TRY_CAST(x AS TIMESTAMP(9)) FROM (VALUES '9999-12-31 23:59:59', '2020-01-01 00:00:00') AS t(x)"
     assert rows(t_env, query) == [(None,), (dt.datetime(2020, 1, 1),)]
     assert rows(t_env, f"SELECT TRY_CAST({FAR} AS TIMESTAMP_LTZ(9))") == [(None,)]
 
 
-def test_the_ends_of_the_range_are_within_it(t_env: TableEnvironment) -> None:
+def test_the_bounds_of_the_range_are_valid(t_env: TableEnvironment) -> None:
     query = f"SELECT CAST(x AS STRING) FROM (VALUES {FIRST}, {LAST}) AS t(x)"
     assert rows(t_env, query) == [("1677-09-21 00:12:43.145224193",), ("2262-04-11 23:47:16.854775807",)]
 
@@ -115,7 +116,7 @@ TRUE_OF_NANO = [
 
 
 @pytest.mark.parametrize("is_constant", [True, False])
-def test_times_of_other_digits_are_compared_exactly_whatever_their_year(
+def test_times_of_different_precision_are_compared_exactly_in_any_year(
     t_env: TableEnvironment, is_constant: bool
 ) -> None:
     """As a constant, which is folded, and as a column."""
@@ -146,7 +147,7 @@ def test_a_whole_second_equals_itself_in_nanoseconds_and_null_is_unknown(t_env: 
         ("JOIN b ON a.x < b.x", [("00.000000000", "9999"), ("00.123456789", "9999")]),
     ],
 )
-def test_a_join_on_times_of_other_digits_meets_only_what_is_equal(
+def test_a_join_on_times_of_different_precision_matches_only_equal_times(
     t_env: TableEnvironment, join: str, pairs: list[Any]
 ) -> None:
     tables = f"WITH a AS (SELECT * FROM (VALUES {NANO}, {WHOLE}) AS t(x)), b AS (SELECT * FROM (VALUES {FAR}, "
@@ -155,17 +156,17 @@ def test_a_join_on_times_of_other_digits_meets_only_what_is_equal(
     assert rows(t_env, query) == pairs
 
 
-def test_values_keep_their_nanoseconds(t_env: TableEnvironment) -> None:
+def test_values_preserve_their_nanoseconds(t_env: TableEnvironment) -> None:
     query = f"SELECT CAST(MAX(x) AS STRING) FROM (VALUES {NANO}, {WHOLE}) AS t(x) GROUP BY x"
     assert rows(t_env, query) == [("2000-01-01 00:00:00.000000000",), ("2000-01-01 00:00:00.123456789",)]
 
 
-def test_times_before_1970_are_cut_to_microseconds_downwards(t_env: TableEnvironment) -> None:
+def test_times_before_1970_are_rounded_down_to_microseconds(t_env: TableEnvironment) -> None:
     query = "SELECT x FROM (VALUES TIMESTAMP '1969-12-31 23:59:59.123456789') AS t(x)"
     assert rows(t_env, query) == [(dt.datetime(1969, 12, 31, 23, 59, 59, 123456),)]
 
 
-def test_a_constant_of_the_table_api_beyond_the_range_is_refused(t_env: TableEnvironment) -> None:
+def test_a_table_api_constant_out_of_range_is_rejected(t_env: TableEnvironment) -> None:
     far = lit(dt.datetime(9999, 12, 31), DataTypes.TIMESTAMP(9))
     with pytest.raises(MillstreamError, match=RANGE):
         t_env.from_elements([(1,)], ["a"]).select(far)

@@ -1,4 +1,6 @@
-"""A column that a query inside does not have is that of the query around it, as SQL says: the classic slip of IN."""
+"""A column missing from a subquery resolves to the enclosing query's, as in the SQL standard: the classic IN
+mistake.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,8 @@ def t_env() -> Iterator[TableEnvironment]:
 
 
 def rows(t_env: TableEnvironment, query: str) -> list[Any]:
-    with t_env.execute_sql(query).collect() as found:
-        return sorted((each[0] for each in found), key=repr)
+    with t_env.execute_sql(query).collect() as results:
+        return sorted((each[0] for each in results), key=repr)
 
 
 @pytest.mark.parametrize(
@@ -41,13 +43,11 @@ def rows(t_env: TableEnvironment, query: str) -> list[Any]:
         (f"EXISTS (SELECT i FROM {B} WHERE i = j)", [2]),
     ],
 )
-def test_a_column_of_the_query_around_has_sqls_answer(
-    t_env: TableEnvironment, condition: str, answer: list[Any]
-) -> None:
+def test_an_outer_column_has_the_result_of_sql(t_env: TableEnvironment, condition: str, answer: list[Any]) -> None:
     assert rows(t_env, f"SELECT i {OUTER} WHERE {condition}") == answer
 
 
-def test_the_slip_is_reported_once(t_env: TableEnvironment, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_probable_mistake_is_warned_about_once(t_env: TableEnvironment, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
             t_env.explain_sql(f"SELECT i {OUTER} WHERE i IN (SELECT i FROM {B} WHERE j < 77)")
@@ -69,7 +69,7 @@ def test_the_slip_is_reported_once(t_env: TableEnvironment, caplog: pytest.LogCa
         (f"SELECT a.i {OUTER} LEFT JOIN LATERAL (SELECT i AS k FROM {B}) AS l ON TRUE", [1, 2, None]),
     ],
 )
-def test_a_column_of_the_query_around_may_stand_anywhere_inside(
+def test_an_outer_column_may_be_used_anywhere_in_a_subquery(
     t_env: TableEnvironment, query: str, answer: list[Any]
 ) -> None:
     assert rows(t_env, query) == answer

@@ -1,4 +1,4 @@
-"""Small things that programs written for PyFlink rely on: literals, names of functions, paths, catalog tables."""
+"""Details that programs written for PyFlink rely on: literals, names of functions, paths, catalog tables."""
 
 from __future__ import annotations
 
@@ -39,23 +39,23 @@ def t_env() -> Iterator[TableEnvironment]:
         (Decimal("123.25"), DataTypes.DECIMAL(3, 2)),
     ],
 )
-def test_a_literal_that_is_no_value_of_its_type_is_refused_at_its_line(value: Any, data_type: Any) -> None:
+def test_a_literal_invalid_for_its_type_is_rejected_at_its_line(value: Any, data_type: Any) -> None:
     with pytest.raises(TypeMismatchError, match=r"expected a value of .*test_pyflink_details.py:\d+"):
         lit(value, data_type)
 
 
-def test_a_literal_within_the_range_of_its_type_is_taken(t_env: TableEnvironment) -> None:
+def test_a_literal_within_the_range_of_its_type_is_accepted(t_env: TableEnvironment) -> None:
     literals = [lit(127, DataTypes.TINYINT()), lit(1, DataTypes.DOUBLE()), lit("abc", DataTypes.STRING())]
     [row] = t_env.from_elements([(1,)], ["n"]).select(*literals, lit(None, DataTypes.INT())).execute().collect()
     assert tuple(row) == (127, 1.0, "abc", None)
 
 
-def test_sum0_is_called_by_its_name(t_env: TableEnvironment) -> None:
+def test_sum0_can_be_called_by_its_name(t_env: TableEnvironment) -> None:
     numbers = t_env.from_elements([(1,), (2,)], ["n"])
     assert [tuple(row) for row in numbers.select(call("sum0", col("n"))).execute().collect()][-1] == (3,)
 
 
-def test_paths_of_objects_have_an_order() -> None:
+def test_object_paths_are_ordered() -> None:
     paths = [ObjectPath("db", "b"), ObjectPath("db", "a"), ObjectPath("aa", "z")]
     assert [str(path) for path in sorted(paths)] == ["aa.z", "db.a", "db.b"]
     assert ObjectPath("db", "a") <= ObjectPath("db", "a") < ObjectPath(database_name="db", object_name="b")
@@ -63,7 +63,7 @@ def test_paths_of_objects_have_an_order() -> None:
         assert paths[0] < 3  # type: ignore[operator]
 
 
-def test_a_catalog_table_may_be_made_of_a_table_schema(t_env: TableEnvironment, tmp_path: Path) -> None:
+def test_a_catalog_table_can_be_created_from_a_table_schema(t_env: TableEnvironment, tmp_path: Path) -> None:
     schema = TableSchema(["word", "often"], [DataTypes.STRING(), DataTypes.BIGINT()])
     options = {"connector": "filesystem", "path": str(tmp_path / "words"), "format": "csv"}
     table = CatalogBaseTable.create_table(schema, [], options, "words")
@@ -90,12 +90,12 @@ def test_a_wrong_type_of_a_column_names_the_line_once() -> None:
 
 
 @pytest.mark.parametrize("elements", ["abc", b"abc", {"a": 1}, Row(1, "a")])
-def test_a_single_value_is_no_list_of_rows(t_env: TableEnvironment, elements: Any) -> None:
+def test_a_single_value_is_rejected_as_rows(t_env: TableEnvironment, elements: Any) -> None:
     with pytest.raises(TypeMismatchError, match=r"from_elements: found .*, expected a list of rows\. Write \["):
         t_env.from_elements(elements)
 
 
-def test_a_view_of_a_text_is_refused_under_the_name_of_the_method(t_env: TableEnvironment) -> None:
+def test_creating_a_view_from_a_text_is_rejected_with_the_method_name(t_env: TableEnvironment) -> None:
     with pytest.raises(
         TypeMismatchError, match=r"create_temporary_view: found 'SELECT 1', expected a table.*sql_query"
     ):
@@ -107,7 +107,7 @@ def test_kinds_of_results_are_numbers_as_in_pyflink(t_env: TableEnvironment) -> 
     assert result.get_result_kind() == ResultKind.SUCCESS == 0
 
 
-def test_a_group_is_selected_by_the_name_it_was_given(t_env: TableEnvironment) -> None:
+def test_a_group_is_selected_by_its_alias(t_env: TableEnvironment) -> None:
     numbers = t_env.from_elements([(1,), (2,), (3,)], ["n"])
     groups = numbers.group_by((col("n") % 2).alias("k"))
     sums = groups.select(col("k"), (col("k") + 10).alias("k10"), col("n").sum)
@@ -121,7 +121,7 @@ def test_the_name_of_a_group_hides_a_column_but_not_from_aggregates(t_env: Table
     assert {(0, 2), (1, 4)} <= {tuple(row) for row in sums.execute().collect()}
 
 
-def test_a_table_keeps_at_least_one_column(t_env: TableEnvironment) -> None:
+def test_dropping_the_last_column_is_rejected(t_env: TableEnvironment) -> None:
     numbers = t_env.from_elements([(1, 2)], ["n", "m"])
     with pytest.raises(ProgramError, match="drop_columns: found all columns of the table, expected at least one"):
         numbers.drop_columns(col("n"), col("m"))

@@ -1,4 +1,4 @@
-"""`str` of an expression is PyFlink's: the expected texts are what PyFlink 2.3 prints."""
+"""`str` of an expression equals PyFlink's; the expected texts were printed by PyFlink 2.3."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results of small queries that a rewriting of their plan could change, by SQL's rules worked out by hand."""
+"""Results of small queries that a plan rewrite could change, derived by hand from SQL's rules."""
 
 from __future__ import annotations
 
@@ -41,33 +41,33 @@ def rows(t_env: TableEnvironment, query: str) -> list[tuple[Any, ...]]:
         ("MAX(n)", "a = CAST(k AS BIGINT)", [(0, None), (1, 10), (2, 20)]),
     ],
 )
-def test_an_aggregate_inside_is_of_all_rows_its_condition_takes(
+def test_a_subquery_aggregate_covers_all_rows_of_its_condition(
     t_env: TableEnvironment, aggregate: str, condition: str, expected: list[tuple[Any, ...]]
 ) -> None:
     query = f"SELECT k, (SELECT {aggregate} FROM inside WHERE {condition}) FROM outside"
     assert sorted(rows(t_env, query)) == expected
 
 
-def test_groups_inside_are_not_split_by_a_condition_on_rows_outside(t_env: TableEnvironment) -> None:
+def test_subquery_groups_are_not_split_by_a_condition_on_outer_rows(t_env: TableEnvironment) -> None:
     query = "SELECT k FROM outside WHERE 40 IN (SELECT SUM(n) FROM inside WHERE MOD(a, 2) = k GROUP BY b)"
     assert sorted(rows(t_env, query)) == [(0,), (1,)]
 
 
 @pytest.mark.parametrize(("condition", "expected"), [("a = k + b", [(0, 0), (1, 2), (2, 0)]), ("(a = k) = TRUE", None)])
-def test_an_aggregate_inside_may_mix_its_columns_with_outer_ones(
+def test_a_subquery_aggregate_may_combine_inner_and_outer_columns(
     t_env: TableEnvironment, condition: str, expected: list[tuple[int, int]] | None
 ) -> None:
-    found = rows(t_env, f"SELECT k, (SELECT COUNT(*) FROM inside WHERE {condition}) FROM outside")
+    results = rows(t_env, f"SELECT k, (SELECT COUNT(*) FROM inside WHERE {condition}) FROM outside")
     plain = rows(t_env, "SELECT k, (SELECT COUNT(*) FROM inside WHERE a = k) FROM outside")
-    assert sorted(found) == sorted(plain if expected is None else expected)
+    assert sorted(results) == sorted(plain if expected is None else expected)
 
 
-def test_a_query_as_a_value_is_that_of_its_one_row(t_env: TableEnvironment) -> None:
+def test_a_scalar_subquery_is_the_value_of_its_row(t_env: TableEnvironment) -> None:
     query = "SELECT k, (SELECT n FROM inside WHERE a = k AND b = 0 AND n > 5) FROM outside"
     assert sorted(rows(t_env, query)) == [(0, None), (1, 10), (2, None)]
 
 
-def test_a_query_as_a_value_with_two_rows_is_an_error(t_env: TableEnvironment) -> None:
+def test_a_scalar_subquery_with_two_rows_is_an_error(t_env: TableEnvironment) -> None:
     with pytest.raises(MillstreamError, match=r"a scalar subquery returns at most one row, this one has \d"):
         rows(t_env, "SELECT k, (SELECT n FROM inside WHERE a <> k) FROM outside")
     with pytest.raises(MillstreamError, match="at most one row"):
@@ -83,19 +83,19 @@ def test_a_query_as_a_value_with_two_rows_is_an_error(t_env: TableEnvironment) -
         ("k = (SELECT k FROM inside WHERE a = 1) AND k > 0", [1, 2]),
     ],
 )
-def test_a_name_that_a_query_inside_has_not_is_that_of_the_query_around(
+def test_a_name_missing_from_a_subquery_resolves_to_the_outer_query(
     t_env: TableEnvironment, condition: str, expected: list[int]
 ) -> None:
     assert sorted(k for (k,) in rows(t_env, f"SELECT k FROM outside WHERE {condition}")) == expected
 
 
 @pytest.mark.parametrize("source", ["(VALUES (RAND())) AS v(r)", "(SELECT RAND() AS r)"])
-def test_a_number_drawn_by_chance_is_one_however_often_it_is_read(t_env: TableEnvironment, source: str) -> None:
+def test_a_random_number_is_drawn_once_however_often_it_is_read(t_env: TableEnvironment, source: str) -> None:
     ((first, second, is_same),) = rows(t_env, f"SELECT r, r, r = r FROM {source}")
     assert is_same and first == second
 
 
-def test_numbers_drawn_at_two_places_are_two(t_env: TableEnvironment) -> None:
+def test_two_random_calls_draw_two_numbers(t_env: TableEnvironment) -> None:
     first, second = rows(t_env, "SELECT * FROM (VALUES (RAND())) UNION ALL SELECT * FROM (VALUES (RAND()))")
     assert first != second
 
@@ -109,25 +109,25 @@ def test_numbers_drawn_at_two_places_are_two(t_env: TableEnvironment) -> None:
         ("SELECT b, COUNT(*) AS c FROM inside WHERE b >= 0 GROUP BY b ORDER BY -c", [(0, 2), (1, 1)]),
     ],
 )
-def test_an_order_means_the_columns_of_select_before_those_of_from(
+def test_order_by_prefers_columns_of_select_to_those_of_from(
     t_env: TableEnvironment, query: str, expected: list[tuple[Any, ...]]
 ) -> None:
     assert rows(t_env, query) == expected
 
 
-def test_rows_are_ordered_by_the_very_number_they_show(t_env: TableEnvironment) -> None:
+def test_rows_are_ordered_by_the_random_number_they_output(t_env: TableEnvironment) -> None:
     shown = [each[0] for each in rows(t_env, "SELECT RAND() AS r FROM inside ORDER BY -r")]
     assert shown == sorted(shown, reverse=True)
 
 
-def test_a_condition_drawn_by_chance_twice_is_two_conditions(t_env: TableEnvironment) -> None:
+def test_a_random_condition_written_twice_is_drawn_twice(t_env: TableEnvironment) -> None:
     t_env.execute_sql("CREATE TABLE numbers (a INT) WITH ('connector' = 'datagen')")
     plan = t_env.explain_sql("SELECT a FROM numbers WHERE RAND() < 0.5 AND RAND() < 0.5 AND a > 0 AND a > 0")
     execution = plan.partition("Optimized Execution Plan")[2]
     assert (execution.count("RAND() < 0.5"), execution.count("a > 0")) == (2, 1)
 
 
-def test_a_timestamp_keeps_the_nanoseconds_it_is_written_with(t_env: TableEnvironment) -> None:
+def test_a_timestamp_literal_preserves_its_nanoseconds(t_env: TableEnvironment) -> None:
     moment = "2020-01-01 00:00:00.123456789"
     ((text, is_later),) = rows(
         t_env,
@@ -137,24 +137,27 @@ def test_a_timestamp_keeps_the_nanoseconds_it_is_written_with(t_env: TableEnviro
 
 
 @pytest.mark.parametrize(("digits", "scale"), [("9" * 38, 0), (f"-{'9' * 20}.{'9' * 18}", 18), (f"0.{'9' * 38}", 38)])
-def test_the_largest_number_of_a_decimal_is_one(t_env: TableEnvironment, digits: str, scale: int) -> None:
+def test_the_largest_value_of_a_decimal_type_is_valid(t_env: TableEnvironment, digits: str, scale: int) -> None:
     type_ = f"DECIMAL(38, {scale})"
     ((text, is_there),) = rows(
         t_env,
         f"SELECT CAST(CAST('{digits}' AS {type_}) AS STRING), CAST('{digits}' AS {type_}) + 0 IS NOT NULL",
     )
-    assert text == digits and (is_there or scale)  # a sum has a digit more before the point, of which there is none
+    assert text == digits and (is_there or scale)  # a sum has one more digit before the point, which this type lacks
 
 
-def test_a_value_that_python_has_not_is_told_as_a_number(t_env: TableEnvironment) -> None:
+def test_a_value_out_of_pythons_range_is_reported_as_a_number(t_env: TableEnvironment) -> None:
     far = "d + INTERVAL '1' DAY"
-    for expression, told in ((f"PRINTF('%s', {far})", "2932897"), (f"CAST(ARRAY[{far}] AS STRING)", "list<.*date32")):
-        with pytest.raises(ExpressionError, match=rf"d \+ .*out of range for \(.*{told}"):
+    for expression, message in (
+        (f"PRINTF('%s', {far})", "2932897"),
+        (f"CAST(ARRAY[{far}] AS STRING)", "list<.*date32"),
+    ):
+        with pytest.raises(ExpressionError, match=rf"d \+ .*out of range for \(.*{message}"):
             rows(t_env, f"SELECT {expression} FROM (VALUES (DATE '9999-12-31')) AS v(d)")
     assert rows(t_env, f"SELECT CAST({far} AS STRING) FROM (VALUES (DATE '9999-12-31')) AS v(d)") == [("+10000-01-01",)]
 
 
-def test_an_interval_beyond_all_time_is_refused_at_its_place(t_env: TableEnvironment) -> None:
+def test_an_out_of_range_interval_is_rejected_at_its_position(t_env: TableEnvironment) -> None:
     with pytest.raises(SqlError, match=r"Illegal interval literal(.|\n)*line 1, column 8"):
         rows(t_env, "SELECT INTERVAL '99999999999' DAY")
 
@@ -172,7 +175,7 @@ def test_an_interval_beyond_all_time_is_refused_at_its_place(t_env: TableEnviron
         ),
     ],
 )
-def test_a_column_that_using_names_once_is_of_the_side_that_is_there_and_stands_first(
+def test_a_using_column_is_first_and_has_the_value_of_the_existing_side(
     t_env: TableEnvironment, join: str, expected: list[tuple[Any, ...]]
 ) -> None:
     t_env.execute_sql("CREATE VIEW l AS SELECT * FROM (VALUES ('p', 1), ('q', 2)) AS v(x, k)")
@@ -182,7 +185,7 @@ def test_a_column_that_using_names_once_is_of_the_side_that_is_there_and_stands_
     assert sorted(rows(t_env, f"SELECT k FROM l {join} WHERE k > 1")) == [row[:1] for row in expected if row[0] > 1]
 
 
-def test_the_spread_of_wide_decimals_is_a_number_and_null_where_none_is_wide_enough(t_env: TableEnvironment) -> None:
+def test_the_variance_of_wide_decimals_is_null_where_no_type_is_wide_enough(t_env: TableEnvironment) -> None:
     wide = "SELECT CAST(x AS DECIMAL(38, 18)) AS x FROM (VALUES (12345678901234567890.0), (0)) AS v(x)"
     ((deviation, variance),) = rows(t_env, f"SELECT STDDEV_POP(x), VAR_POP(x) FROM ({wide})")
     assert float(deviation) == 12345678901234567890 / 2 and variance is None

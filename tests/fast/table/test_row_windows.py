@@ -1,4 +1,4 @@
-"""Windows of a number of rows in the Table API: what Flink 2.3 gives for the same rows."""
+"""Row-count windows in the Table API: the results of Flink 2.3 for the same rows."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def numbers() -> Iterator[Table]:
 
 
 def rows(table: Table) -> list[tuple[Any, ...]]:
-    with table.execute().collect() as found:
-        return sorted(tuple(row) for row in found)
+    with table.execute().collect() as results:
+        return sorted(tuple(row) for row in results)
 
 
 def tumble(size: int) -> GroupWindow:
@@ -38,7 +38,7 @@ def slide(size: int, every: int) -> GroupWindow:
     return Slide.over(row_interval(size)).every(row_interval(every)).on(col("at")).alias("w")
 
 
-def test_a_window_of_rows_emits_when_its_group_has_filled_it(numbers: Table) -> None:
+def test_a_row_count_window_fires_when_its_group_fills_it(numbers: Table) -> None:
     table = numbers.window(tumble(2)).group_by(W, K).select(K, V.sum.alias("total"), V.max - V.min, V.count)
     assert rows(table) == [(0, 2, 2, 2), (0, 10, 2, 2), (0, 18, 2, 2), (1, 4, 2, 2), (1, 12, 2, 2)]
     assert rows(numbers.window(tumble(3)).group_by(W).select(V.sum)) == [(3,), (12,), (21,)]
@@ -54,7 +54,7 @@ def test_a_window_of_rows_emits_when_its_group_has_filled_it(numbers: Table) -> 
         (4, 2, [(0, 12), (0, 28), (1, 16)]),
     ],
 )
-def test_a_sliding_window_of_rows_begins_every_so_many_rows(
+def test_a_sliding_row_count_window_starts_every_slide_rows(
     numbers: Table, size: int, every: int, totals: list[tuple[int, int]]
 ) -> None:
     assert rows(numbers.window(slide(size, every)).group_by(W, K).select(K, V.sum)) == totals
@@ -84,7 +84,7 @@ class Mean(AggregateFunction):
         return DataTypes.ARRAY(DataTypes.BIGINT())
 
 
-def test_aggregates_of_the_program_go_over_windows_of_rows(numbers: Table) -> None:
+def test_user_defined_aggregates_run_over_row_count_windows(numbers: Table) -> None:
     means = [(0, 1.0), (0, 5.0), (0, 9.0), (1, 2.0), (1, 6.0)]
     mean = udaf(Mean())
     assert rows(numbers.window(tumble(2)).group_by(W, K).select(K, mean(V))) == means
@@ -94,7 +94,7 @@ def test_aggregates_of_the_program_go_over_windows_of_rows(numbers: Table) -> No
 
 
 @pytest.mark.parametrize(
-    ("window", "selected", "told"),
+    ("window", "selected", "message"),
     [
         (tumble(2), [W.start], "a window of rows has no start"),
         (tumble(2), [V], "found the column 'v', expected groups and aggregates"),
@@ -104,8 +104,8 @@ def test_aggregates_of_the_program_go_over_windows_of_rows(numbers: Table) -> No
         (Session.with_gap(row_interval(2)).on(col("at")).alias("w"), [K], "expected a duration"),
     ],
 )
-def test_what_a_window_of_rows_has_not_is_refused(
-    numbers: Table, window: GroupWindow, selected: list[Any], told: str
+def test_unsupported_uses_of_row_count_windows_are_rejected(
+    numbers: Table, window: GroupWindow, selected: list[Any], message: str
 ) -> None:
-    with pytest.raises(MillstreamError, match=told):
+    with pytest.raises(MillstreamError, match=message):
         numbers.window(window).group_by(W, K).select(*selected)

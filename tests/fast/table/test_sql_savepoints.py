@@ -1,4 +1,4 @@
-"""A job of SQL is stopped with a savepoint and goes on from it, as another text and at another parallelism."""
+"""A SQL job is stopped with a savepoint and restored from it, with another query text and at another parallelism."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def environment(store: Path, parallelism: int) -> TableEnvironment:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("before", "after", "insert"), [(1, 3, INSERT), (2, 1, INSERT_OTHERWISE)])
-def test_what_was_stopped_goes_on_at_another_parallelism_with_equal_results(
+def test_a_stopped_job_continues_at_another_parallelism_with_equal_results(
     before: int, after: int, insert: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with jobs_in_memory():
@@ -43,12 +43,10 @@ def test_what_was_stopped_goes_on_at_another_parallelism_with_equal_results(
         assert 0 < len(seen) < len(expected_windows())
         go_on(environment(tmp_path / "second", after), tmp_path, savepoint, after, insert)
     assert written_windows(tmp_path) == expected_windows()
-    assert "uid" not in caplog.text  # SQL cannot give any
+    assert "uid" not in caplog.text  # SQL cannot set any
 
 
-def test_a_changed_insert_is_refused_wherever_it_is_started_from(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_changed_insert_is_rejected_from_any_snapshot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first, plan, output = tmp_path / "first", tmp_path / "plan.json", io.StringIO()
     with jobs_in_memory():
         savepoint = job_until_savepoint(environment(first, 1), tmp_path)
@@ -58,8 +56,8 @@ def test_a_changed_insert_is_refused_wherever_it_is_started_from(
                 go_on(environment(tmp_path / f"second {number}", 1), tmp_path, savepoint, 1, insert)
             t_env = environment(first, 1)
             define(t_env, tmp_path, 10_000_000)
-            told = t_env.explain_sql(insert).split("== State ==")[1]
-            assert "kept      Source: numbers" in told and "lost      WindowAggregate" in told
+            explained = t_env.explain_sql(insert).split("== State ==")[1]
+            assert "kept      Source: numbers" in explained and "lost      WindowAggregate" in explained
             with pytest.raises(StateSchemaError, match="Nothing was changed"):
                 t_env.execute_sql(insert)
             with pytest.raises(StateSchemaError, match="Nothing was changed"):
@@ -71,7 +69,7 @@ def test_a_changed_insert_is_refused_wherever_it_is_started_from(
         define(client.environment, tmp_path, 10_000_000)
         assert not client.run_script(f"{INSERTS_OF_OTHERS[0]};", "a.sql")
         assert "it stored SUM(n), and would store MAX(n)" in capsys.readouterr().err
-        # Nothing was lost by asking: the insert as it was goes on.
+        # The rejections changed nothing: the original insert continues.
         assert ManifestLog(open_store(str(first))).epochs() == epochs
         t_env = environment(first, 1)
         define(t_env, tmp_path, 10_000_000)

@@ -1,4 +1,4 @@
-"""Statements in an environment: what SQL does, and what the calls of the same meaning do."""
+"""Statements in an environment: the effects of SQL, and of the equivalent calls."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def t_env() -> Iterator[TableEnvironment]:
 
 
 def rows(t_env: TableEnvironment, statement: str) -> list[tuple[Any, ...]]:
-    with t_env.execute_sql(statement).collect() as found:
-        return sorted(tuple(each) for each in found)
+    with t_env.execute_sql(statement).collect() as results:
+        return sorted(tuple(each) for each in results)
 
 
 def test_a_definition_a_query_and_an_insert(t_env: TableEnvironment, capfd: pytest.CaptureFixture[str]) -> None:
@@ -54,7 +54,7 @@ def test_a_definition_a_query_and_an_insert(t_env: TableEnvironment, capfd: pyte
     assert capfd.readouterr().out.count("+I[") == 3
 
 
-def test_definitions_say_ok_and_listings_are_tables(
+def test_definitions_return_ok_and_listings_are_tables(
     t_env: TableEnvironment, capsys: pytest.CaptureFixture[str]
 ) -> None:
     t_env.execute_sql(NUMBERS).print()
@@ -139,7 +139,7 @@ def test_settings_of_the_streams_are_those_of_the_tables() -> None:
     assert StreamTableEnvironment.create(env).get_config().get_local_timezone() == "Asia/Tokyo"
 
 
-def test_a_setting_of_jobs_is_checked_when_a_job_is_made(t_env: TableEnvironment) -> None:
+def test_job_settings_are_validated_when_a_job_is_created(t_env: TableEnvironment) -> None:
     t_env.get_config().set("paralelism.default", "3")
     with pytest.raises(ProgramError, match=r"parallelism\.default"):
         t_env.execute_sql("SELECT 1")
@@ -149,13 +149,13 @@ def test_plans_are_explained(t_env: TableEnvironment) -> None:
     t_env.execute_sql(NUMBERS)
     text = t_env.explain_sql("SELECT n FROM numbers WHERE n > 1", ExplainDetail.CHANGELOG_MODE)
     assert "== Abstract Syntax Tree ==" in text and "changelogMode=[I]" in text
-    [(told,)] = rows(t_env, "EXPLAIN SELECT n FROM numbers")
-    assert "Optimized Execution Plan" in told
+    [(explained,)] = rows(t_env, "EXPLAIN SELECT n FROM numbers")
+    assert "Optimized Execution Plan" in explained
     with pytest.raises(SqlError, match="EXPLAIN"):
         t_env.explain_sql("SHOW TABLES")
 
 
-def test_wrong_sql_draws_the_place_and_names_the_line(t_env: TableEnvironment) -> None:
+def test_invalid_sql_is_reported_with_its_position_and_line(t_env: TableEnvironment) -> None:
     t_env.execute_sql(NUMBERS)
     with pytest.raises(SqlError) as raised:
         t_env.sql_query("SELECT nn FROM numbers")
@@ -169,7 +169,7 @@ def test_wrong_sql_draws_the_place_and_names_the_line(t_env: TableEnvironment) -
         t_env.execute_sql("QUIT")
 
 
-def test_what_belongs_to_java_or_later_says_so(t_env: TableEnvironment) -> None:
+def test_unsupported_java_features_are_rejected_with_advice(t_env: TableEnvironment) -> None:
     with pytest.raises((NotYetError, NotAvailableError)):
         t_env.execute_sql("DELETE FROM t")
     with pytest.raises(NotAvailableError, match="udf"):
@@ -277,13 +277,13 @@ def test_jobs_are_shown_and_stopped(t_env: TableEnvironment) -> None:
 def test_an_unbounded_query_ends_when_its_iterator_is_closed(t_env: TableEnvironment) -> None:
     t_env.execute_sql("CREATE TABLE g (n INT) WITH ('connector' = 'datagen', 'rows-per-second' = '100')")
     result = t_env.execute_sql("SELECT n FROM g")
-    with result.collect() as found:
-        assert isinstance(next(found)[0], int)
+    with result.collect() as results:
+        assert isinstance(next(results)[0], int)
     client = result.get_job_client()
     assert client is not None and client.get_job_status().result().name == "CANCELED"
 
 
-def test_every_insert_has_a_store_of_its_own_and_a_query_leaves_stores_alone() -> None:
+def test_every_insert_has_its_own_store_and_a_query_uses_none() -> None:
     stores: list[str | None] = []
 
     def take(graph: Any, settings: Any) -> Any:
@@ -301,10 +301,10 @@ def test_every_insert_has_a_store_of_its_own_and_a_query_leaves_stores_alone() -
     assert query is not None and query.startswith("kept/jobs-query-")
 
 
-def test_a_key_that_no_job_takes_is_refused_where_it_is_set(t_env: TableEnvironment) -> None:
+def test_an_unknown_job_key_is_rejected_where_it_is_set(t_env: TableEnvironment) -> None:
     with pytest.raises(ConfigurationError, match=r"Did you mean 'parallelism\.default'"):
         t_env.execute_sql("SET 'paralelism.default' = '2'")
-    t_env.execute_sql(NUMBERS)  # and nothing is broken by it
+    t_env.execute_sql(NUMBERS)  # and no setting is broken by it
     t_env.execute_sql("SELECT n FROM numbers").wait()
 
 
@@ -322,7 +322,7 @@ def test_a_key_that_no_job_takes_is_refused_where_it_is_set(t_env: TableEnvironm
         ("millstream.epoch.max-records", "few", "expected a whole number"),
     ],
 )
-def test_a_value_that_no_job_can_read_is_refused_where_it_is_set(
+def test_an_invalid_job_value_is_rejected_where_it_is_set(
     t_env: TableEnvironment, key: str, value: str, expected: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=rf"{key} is set to '{value}', {expected}.*test_sql_statements_run"):
@@ -330,13 +330,13 @@ def test_a_value_that_no_job_can_read_is_refused_where_it_is_set(
     assert key not in t_env.get_config().to_map()
 
 
-def test_how_long_state_is_kept_may_be_written_in_any_unit(t_env: TableEnvironment) -> None:
+def test_a_state_ttl_may_have_any_unit(t_env: TableEnvironment) -> None:
     t_env.execute_sql("SET 'table.exec.state.ttl' = '2 h'")
     assert t_env.get_config().get_idle_state_retention() == datetime.timedelta(hours=2)
 
 
 @pytest.mark.parametrize(("wrong", "pattern"), [("word SIMILAR TO '('", "'('"), ("word LIKE 'a!' ESCAPE '!'", "'a!'")])
-def test_a_pattern_that_does_not_compile_is_told_as_it_was_written_before_the_job_starts(
+def test_an_invalid_pattern_is_reported_as_written_before_the_job_starts(
     t_env: TableEnvironment, wrong: str, pattern: str
 ) -> None:
     t_env.execute_sql("CREATE TABLE words (word STRING) WITH ('connector' = 'values', 'data' = '[]')")
@@ -352,7 +352,7 @@ def test_a_table_that_is_only_written_is_not_read(t_env: TableEnvironment, conne
         t_env.execute_sql("SELECT n FROM w")
 
 
-def test_a_constant_that_does_not_fit_is_told_at_its_place_before_the_job_starts(t_env: TableEnvironment) -> None:
+def test_an_invalid_constant_is_reported_at_its_position_before_the_job_starts(t_env: TableEnvironment) -> None:
     with pytest.raises(SqlError, match=r"does not fit DECIMAL\(3, 1\).*TRY_CAST") as raised:
         t_env.execute_sql("SELECT 1, CAST(12345.6 AS DECIMAL(3, 1))")
     assert "line 1, column 11" in str(raised.value)
@@ -372,24 +372,24 @@ def test_a_constant_that_does_not_fit_is_told_at_its_place_before_the_job_starts
         ("TRUNCATE TABLE numbers", r"INSERT INTO … SELECT"),
     ],
 )
-def test_what_cannot_be_run_here_says_what_to_do(t_env: TableEnvironment, statement: str, words: str) -> None:
+def test_unsupported_statements_are_rejected_with_advice(t_env: TableEnvironment, statement: str, words: str) -> None:
     t_env.execute_sql(NUMBERS)
     with pytest.raises((NotAvailableError, NotYetError), match=words):
         t_env.execute_sql(statement)
 
 
-def test_what_only_java_has_is_an_empty_list(t_env: TableEnvironment) -> None:
+def test_listings_of_java_only_objects_are_empty(t_env: TableEnvironment) -> None:
     for kind in ("JARS", "PROCEDURES", "MODELS"):
         assert rows(t_env, f"SHOW {kind}") == []
     assert rows(t_env, "SHOW FULL MODULES") == [("core", True)]
 
 
-def test_a_detail_of_a_plan_that_there_is_none_of_says_so(t_env: TableEnvironment) -> None:
+def test_an_unsupported_explain_detail_is_rejected(t_env: TableEnvironment) -> None:
     text = t_env.explain_sql("SELECT 1", ExplainDetail.ESTIMATED_COST, ExplainDetail.CHANGELOG_MODE)
     assert "ESTIMATED_COST: the planner does not estimate costs" in text and "PLAN_ADVICE" not in text
 
 
-def test_what_create_table_as_would_write_is_explained_and_no_table_made(t_env: TableEnvironment) -> None:
+def test_explaining_create_table_as_creates_no_table(t_env: TableEnvironment) -> None:
     t_env.execute_sql(NUMBERS)
     text = t_env.explain_sql("CREATE TABLE copy WITH ('connector' = 'blackhole') AS SELECT twice FROM numbers")
     assert "== Optimized Execution Plan ==" in text and "copy" in text
@@ -398,7 +398,7 @@ def test_what_create_table_as_would_write_is_explained_and_no_table_made(t_env: 
         t_env.explain_sql("CREATE TABLE IF NOT EXISTS numbers WITH ('connector' = 'blackhole') AS SELECT 1 AS n")
 
 
-def test_a_function_that_is_not_there_is_not_dropped_and_the_nearest_is_named(t_env: TableEnvironment) -> None:
+def test_dropping_a_missing_function_fails_with_the_nearest_name(t_env: TableEnvironment) -> None:
     t_env.create_temporary_function("doubled", udf(lambda n: 2 * n, result_type=DataTypes.INT()))
     with pytest.raises(SqlError, match="Did you mean 'doubled'"):
         t_env.execute_sql("DROP TEMPORARY FUNCTION duobled")

@@ -1,4 +1,4 @@
-"""Streams as tables and tables as streams: columns, time attributes, and what a program mixes of both."""
+"""Streams as tables and tables as streams: columns, time attributes, and programs that mix both."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def bids(env: StreamExecutionEnvironment) -> DataStream:
 
 
 def rows(table: Table) -> list[tuple[Any, ...]]:
-    with table.execute().collect() as found:
-        return [tuple(each) for each in found]
+    with table.execute().collect() as results:
+        return [tuple(each) for each in results]
 
 
 def schema_of(table: Table) -> list[str]:
@@ -61,7 +61,7 @@ def test_a_typed_stream_has_a_column_for_each_field(t_env: StreamTableEnvironmen
     assert rows(table) == BIDS
 
 
-def test_fields_are_chosen_by_name_or_renamed_by_place(t_env: StreamTableEnvironment, bids: DataStream) -> None:
+def test_fields_are_selected_by_name_or_renamed_by_position(t_env: StreamTableEnvironment, bids: DataStream) -> None:
     assert rows(t_env.from_data_stream(bids, col("price"), col("name").alias("who")))[0] == (1, "a")
     by_place = t_env.from_data_stream(bids, col("x"), col("y"))
     assert schema_of(by_place) == ["x STRING", "y INT"] and rows(by_place)[1] == ("b", 2)
@@ -115,26 +115,26 @@ def test_a_table_becomes_a_stream_of_rows_with_its_time(t_env: StreamTableEnviro
 
     table = t_env.from_data_stream(bids, col("name"), col("price"), col("ts").rowtime)
     stream = t_env.to_data_stream(table.where(col("price") > 2).drop_columns(col("ts")).add_columns(lit(1)))
-    with stream.process(WithTime()).execute_and_collect() as found:
-        assert [each[:2] for each in found] == [("a", 4), ("a", 5)]
-    with t_env.to_data_stream(table).process(WithTime()).execute_and_collect() as found:
-        assert next(found) == ("a", 2, 1_000, True)
+    with stream.process(WithTime()).execute_and_collect() as results:
+        assert [each[:2] for each in results] == [("a", 4), ("a", 5)]
+    with t_env.to_data_stream(table).process(WithTime()).execute_and_collect() as results:
+        assert next(results) == ("a", 2, 1_000, True)
 
 
-def test_older_streams_have_the_type_that_is_asked_for(t_env: StreamTableEnvironment, bids: DataStream) -> None:
+def test_append_and_retract_streams_have_the_requested_type(t_env: StreamTableEnvironment, bids: DataStream) -> None:
     table = t_env.from_data_stream(bids).select(col("name"), col("price"))
     pairs = t_env.to_append_stream(table, Types.TUPLE([Types.STRING(), Types.INT()]))
-    with pairs.execute_and_collect() as found:
-        assert next(found) == ("a", 1)
+    with pairs.execute_and_collect() as results:
+        assert next(results) == ("a", 1)
     flagged = t_env.to_retract_stream(table, Types.ROW([Types.STRING(), Types.INT()]))
-    with flagged.execute_and_collect() as found:
-        assert [(flag, tuple(row)) for flag, row in found][1] == (True, ("b", 2))
+    with flagged.execute_and_collect() as results:
+        assert [(flag, tuple(row)) for flag, row in results][1] == (True, ("b", 2))
     counts = table.group_by(col("name")).select(col("name"), col("price").sum)
     tuples = t_env.to_retract_stream(counts, Types.TUPLE([Types.STRING(), Types.INT()]))
-    with tuples.execute_and_collect() as found:
-        assert (True, ("b", 2)) in list(found)
-    with t_env.to_retract_stream(table.select(col("price")), Types.INT()).execute_and_collect() as found:
-        assert next(found) == (True, 1)
+    with tuples.execute_and_collect() as results:
+        assert (True, ("b", 2)) in list(results)
+    with t_env.to_retract_stream(table.select(col("price")), Types.INT()).execute_and_collect() as results:
+        assert next(results) == (True, 1)
     for older in (t_env.to_append_stream, t_env.to_retract_stream):
         with pytest.raises(ProgramError, match="2 columns, expected one"):
             older(table, Types.STRING())
@@ -146,7 +146,7 @@ def test_a_view_of_a_stream_is_read_by_sql(t_env: StreamTableEnvironment, bids: 
     assert t_env.list_temporary_views() == ["bids"]
 
 
-def test_a_query_is_a_job_of_its_own_beside_streams_that_were_begun(
+def test_a_query_is_a_separate_job_from_streams_that_were_begun(
     t_env: StreamTableEnvironment, env: StreamExecutionEnvironment, capfd: pytest.CaptureFixture[str]
 ) -> None:
     env.from_collection(["not yet"], Types.STRING()).print()
@@ -173,15 +173,17 @@ def test_streams_of_another_environment_are_refused(t_env: StreamTableEnvironmen
         t_env.from_data_stream(other.from_collection([1], Types.LONG()))
 
 
-def test_changelogs_are_taken_and_given_with_their_kinds(t_env: StreamTableEnvironment, bids: DataStream) -> None:
+def test_changelog_streams_preserve_row_kinds_in_both_directions(
+    t_env: StreamTableEnvironment, bids: DataStream
+) -> None:
     with pytest.raises(SqlError, match=r"The stream is a changelog of upserts.* has no primary key"):
         t_env.from_changelog_stream(bids, changelog_mode=ChangelogMode.upsert())
-    with t_env.to_changelog_stream(t_env.from_changelog_stream(bids)).execute_and_collect() as found:
-        assert len(list(found)) == len(BIDS)
+    with t_env.to_changelog_stream(t_env.from_changelog_stream(bids)).execute_and_collect() as results:
+        assert len(list(results)) == len(BIDS)
     grown = t_env.from_changelog_stream(bids, changelog_mode=ChangelogMode.insert_only())
     assert rows(grown) == BIDS
-    with t_env.to_changelog_stream(grown).execute_and_collect() as found:
-        assert [each.get_row_kind() for each in found] == [RowKind.INSERT] * 4
+    with t_env.to_changelog_stream(grown).execute_and_collect() as results:
+        assert [each.get_row_kind() for each in results] == [RowKind.INSERT] * 4
 
 
 def test_a_union_of_streams_is_a_table(t_env: StreamTableEnvironment, env: StreamExecutionEnvironment) -> None:
@@ -189,16 +191,16 @@ def test_a_union_of_streams_is_a_table(t_env: StreamTableEnvironment, env: Strea
     assert sorted(rows(t_env.from_data_stream(both, col("n")))) == [(1,), (2,)]
 
 
-def test_times_and_decimals_travel_both_ways(t_env: StreamTableEnvironment) -> None:
+def test_times_and_decimals_are_converted_both_ways(t_env: StreamTableEnvironment) -> None:
     moment = datetime.datetime(2024, 5, 6, 7, 8, 9, 123_000)
     row_type = DataTypes.ROW([DataTypes.FIELD("t", DataTypes.TIMESTAMP(3)), DataTypes.FIELD("d", DataTypes.DATE())])
     table = t_env.from_elements([(moment, moment.date())], row_type)
-    with t_env.to_data_stream(table).map(lambda row: row).execute_and_collect() as found:
-        assert [tuple(each) for each in found] == [(moment, moment.date())]
+    with t_env.to_data_stream(table).map(lambda row: row).execute_and_collect() as results:
+        assert [tuple(each) for each in results] == [(moment, moment.date())]
 
 
 @pytest.mark.parametrize(("type_name", "way"), [("BITMAP", "BITMAP_FROM_BYTES"), ("VARIANT", "PARSE_JSON")])
-def test_values_of_the_program_are_not_taken_for_bitmaps_and_variants(
+def test_user_values_are_not_mistaken_for_bitmaps_and_variants(
     t_env: StreamTableEnvironment, bids: DataStream, type_name: str, way: str
 ) -> None:
     with pytest.raises(ProgramError, match=way):
@@ -209,13 +211,13 @@ def test_values_of_the_program_are_not_taken_for_bitmaps_and_variants(
         udtf(lambda value: [value], result_types=[type_name])
 
 
-def test_a_variant_goes_through_a_stream_and_stays_one(t_env: StreamTableEnvironment) -> None:
+def test_a_variant_stays_a_variant_through_a_stream(t_env: StreamTableEnvironment) -> None:
     stream = t_env.to_data_stream(t_env.sql_query("SELECT PARSE_JSON('[1, 2]') AS v, BITMAP_BUILD(ARRAY[7]) AS b"))
     t_env.create_temporary_view("again", t_env.from_data_stream(stream))
     assert rows(t_env.sql_query("SELECT JSON_STRING(v), BITMAP_TO_STRING(b) FROM again")) == [("[1,2]", "{7}")]
 
 
-def test_a_table_that_changes_is_a_frame_of_the_rows_that_are_left(
+def test_an_updating_table_becomes_a_data_frame_of_its_final_rows(
     env: StreamExecutionEnvironment, t_env: StreamTableEnvironment
 ) -> None:
     pytest.importorskip("pandas")

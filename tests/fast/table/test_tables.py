@@ -1,4 +1,4 @@
-"""Tables by calls: what each method makes of rows, run in memory."""
+"""Tables by calls: the results of each method, run in memory."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def orders(t_env: TableEnvironment) -> Table:
 
 
 def rows(table: Table) -> list[tuple[Any, ...]]:
-    with table.execute().collect() as found:
-        return [tuple(each) for each in found]
+    with table.execute().collect() as results:
+        return [tuple(each) for each in results]
 
 
 def test_select_where_and_names(orders: Table) -> None:
@@ -74,7 +74,7 @@ def test_columns_are_added_dropped_renamed_and_replaced(orders: Table) -> None:
     assert orders.alias("a", "b", "c").get_schema().get_field_names() == ["a", "b", "c"]
 
 
-def test_columns_are_chosen_by_lists_and_ranges(orders: Table) -> None:
+def test_columns_are_selected_by_lists_and_ranges(orders: Table) -> None:
     assert orders.select(with_columns(range_(1, 2))).get_schema().get_field_names() == ["id", "what"]
     assert orders.select(with_columns(range_("what", "price"))).get_schema().get_field_names() == ["what", "price"]
     assert orders.select(without_columns(col("what"))).get_schema().get_field_names() == ["id", "price"]
@@ -92,7 +92,7 @@ def test_a_column_is_an_attribute_of_its_table(orders: Table) -> None:
         orders.selct(col("id"))
 
 
-def test_fields_of_rows_are_found_by_name_by_place_and_all_at_once(t_env: TableEnvironment) -> None:
+def test_fields_of_rows_are_read_by_name_by_position_and_all_at_once(t_env: TableEnvironment) -> None:
     table = t_env.from_elements([(1, Row(x=5, y="z"))], ["id", "r"])
     assert rows(table.select(col("r").get("x") + 1, col("r").get(1))) == [(6, "z")]
     flat = table.select(col("id"), col("r").flatten)
@@ -104,12 +104,12 @@ def test_fields_of_rows_are_found_by_name_by_place_and_all_at_once(t_env: TableE
         table.select(col("id").flatten)
 
 
-def test_union_all_puts_rows_together(orders: Table) -> None:
+def test_union_all_concatenates_rows(orders: Table) -> None:
     ids = orders.select(col("id"))
     assert sorted(rows(ids.union_all(ids.where(col("id") == 1)))) == [(1,), (1,), (2,), (3,)]
 
 
-def test_the_same_table_can_run_again_and_again(orders: Table) -> None:
+def test_the_same_table_can_be_executed_repeatedly(orders: Table) -> None:
     assert rows(orders) == rows(orders)
 
 
@@ -138,7 +138,7 @@ def test_elements_have_inferred_types(t_env: TableEnvironment) -> None:
 
 
 @pytest.mark.parametrize(
-    ("elements", "schema", "told"),
+    ("elements", "schema", "message"),
     [
         ([], None, "found no elements"),
         ([(1, None)], None, "NULL or empty in every row"),
@@ -151,10 +151,10 @@ def test_elements_have_inferred_types(t_env: TableEnvironment) -> None:
         ([(1,)], "id INT", "expected DataTypes.ROW"),
     ],
 )
-def test_elements_that_do_not_fit_are_refused_at_the_line(
-    t_env: TableEnvironment, elements: list[Any], schema: Any, told: str
+def test_invalid_elements_are_rejected_at_the_line(
+    t_env: TableEnvironment, elements: list[Any], schema: Any, message: str
 ) -> None:
-    with pytest.raises(ProgramError, match=told) as raised:
+    with pytest.raises(ProgramError, match=message) as raised:
         t_env.from_elements(elements, schema)
     assert "test_tables.py" in str(raised.value)
 
@@ -193,7 +193,7 @@ def test_a_query_prints_as_flink_prints_it(orders: Table, capsys: pytest.Capture
     )
 
 
-def test_no_rows_are_an_empty_set_and_long_texts_are_cut(
+def test_no_rows_print_as_an_empty_set_and_long_texts_are_truncated(
     t_env: TableEnvironment, capsys: pytest.CaptureFixture[str]
 ) -> None:
     table = t_env.from_elements([("x" * 40,), ("千" * 20,)], ["text"])
@@ -205,14 +205,14 @@ def test_no_rows_are_an_empty_set_and_long_texts_are_cut(
     assert lines[5] == "| +I |  " + "千" * 13 + "... |"
 
 
-def test_a_batch_environment_shows_no_kinds(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_batch_environment_prints_no_row_kinds(capsys: pytest.CaptureFixture[str]) -> None:
     with jobs_in_memory():
         t_env = TableEnvironment.create(EnvironmentSettings.in_batch_mode())
         t_env.execute_sql("SELECT 1 AS first_one").print()
     assert capsys.readouterr().out.splitlines()[1] == "|   first_one |"
 
 
-def test_pandas_both_ways(t_env: TableEnvironment) -> None:
+def test_tables_are_converted_from_and_to_pandas(t_env: TableEnvironment) -> None:
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame({"a": [1, 2], "b": ["x", None], "c": [1.5, 2.5]})
     table = t_env.from_pandas(frame)
@@ -228,7 +228,7 @@ def test_pandas_both_ways(t_env: TableEnvironment) -> None:
     assert list(empty.columns) == ["a", "b", "c"] and len(empty) == 0
 
 
-def test_a_function_that_fails_is_told_with_its_line_and_row(t_env: TableEnvironment) -> None:
+def test_a_failing_function_is_reported_with_its_line_and_row(t_env: TableEnvironment) -> None:
     @udf(result_type=DataTypes.BIGINT())
     def halves(n: int) -> int:
         return n // (n - 2)
@@ -251,14 +251,14 @@ def test_a_function_that_fails_is_told_with_its_line_and_row(t_env: TableEnviron
         ("SELECT * FROM numbers FOR SYSTEM_TIME AS OF TIMESTAMP '2020-01-01 00:00:00'", "not joined is not built yet"),
     ],
 )
-def test_what_cannot_run_is_told_when_it_is_planned(t_env: TableEnvironment, query: str, words: str) -> None:
+def test_unsupported_operations_are_rejected_at_planning(t_env: TableEnvironment, query: str, words: str) -> None:
     t_env.create_temporary_view("numbers", t_env.from_elements([(1,), (2,)], ["n"]))
     t_env.create_temporary_function("halves", udf(lambda n, by: n // by, result_type=DataTypes.BIGINT()))
     with pytest.raises(MillstreamError, match=words):
         t_env.sql_query(query)
 
 
-def test_rows_around_rows_are_what_sql_says_of_them(t_env: TableEnvironment) -> None:
+def test_over_windows_by_calls_agree_with_sql(t_env: TableEnvironment) -> None:
     t_env.create_temporary_view("numbers", t_env.from_elements([("a", 1), ("a", 5), ("b", 2), ("a", 3)], ["k", "v"]))
     numbers = t_env.from_path("numbers")
     for window, text in (
@@ -274,18 +274,20 @@ def test_rows_around_rows_are_what_sql_says_of_them(t_env: TableEnvironment) -> 
         ),
         (Over.order_by(col("v")).preceding(UNBOUNDED_RANGE), "ORDER BY v"),
     ):
-        said = numbers.over_window(window.alias("w")).select(
+        by_calls = numbers.over_window(window.alias("w")).select(
             col("k"), col("v").sum.over(col("w")), col("v").count.distinct.over("w")
         )
         calls = "SUM(v) OVER w, COUNT(DISTINCT v) OVER w"
         written = t_env.sql_query(f"SELECT k, {calls} FROM numbers WINDOW w AS ({text})")
-        plans = [table.explain().split("== Optimized Physical Plan ==")[1].splitlines()[2] for table in (said, written)]
+        plans = [
+            table.explain().split("== Optimized Physical Plan ==")[1].splitlines()[2] for table in (by_calls, written)
+        ]
         assert plans[0] == plans[1]
-    assert sorted(rows(said)) == [("a", 1, 1), ("a", 6, 3), ("a", 11, 4), ("b", 3, 2)]
+    assert sorted(rows(by_calls)) == [("a", 1, 1), ("a", 6, 3), ("a", 11, 4), ("b", 3, 2)]
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         (
             lambda t: t.over_window(
@@ -321,12 +323,12 @@ def test_rows_around_rows_are_what_sql_says_of_them(t_env: TableEnvironment) -> 
         (lambda t: t.explain("JSON"), "ExplainDetail"),
     ],
 )
-def test_a_wrong_call_says_what_to_write(orders: Table, wrong: Any, told: str) -> None:
-    with pytest.raises((ProgramError, SqlError), match=told):
+def test_an_invalid_call_is_rejected_with_advice(orders: Table, wrong: Any, message: str) -> None:
+    with pytest.raises((ProgramError, SqlError), match=message):
         wrong(orders)
 
 
-def test_a_result_says_what_it_is(orders: Table, t_env: TableEnvironment) -> None:
+def test_a_result_describes_itself(orders: Table, t_env: TableEnvironment) -> None:
     result = orders.execute()
     assert result.get_result_kind() is ResultKind.SUCCESS_WITH_CONTENT and result.get_job_client() is not None
     assert result.get_resolved_schema().get_column_names() == ["id", "what", "price"]
@@ -362,12 +364,12 @@ class Largest(TableAggregateFunction):
         return DataTypes.ROW([DataTypes.FIELD("value", DataTypes.BIGINT())])
 
 
-def test_a_table_aggregate_without_arguments_takes_whole_rows() -> None:
+def test_a_table_aggregate_without_arguments_gets_whole_rows() -> None:
     t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
     numbers = t_env.from_elements([(1, "a"), (5, "b"), (3, "a"), (2, "a")], ["n", "k"])
     by_key = numbers.group_by(col("k")).flat_aggregate(udtaf(Largest())).select(col("k"), col("value"))
-    with jobs_in_memory(), by_key.execute().collect() as found:
-        assert sorted(tuple(row) for row in found) == [("a", 2), ("a", 3), ("b", 5)]
+    with jobs_in_memory(), by_key.execute().collect() as results:
+        assert sorted(tuple(row) for row in results) == [("a", 2), ("a", 3), ("b", 5)]
 
 
 class Named(AggregateFunction):
@@ -396,7 +398,7 @@ NAMED = DataTypes.ROW([DataTypes.FIELD("k", DataTypes.STRING()), DataTypes.FIELD
 COUNTED = DataTypes.ARRAY(DataTypes.BIGINT())
 
 
-def test_a_group_keeps_its_name_beside_a_field_of_that_name_in_the_result_of_an_aggregate(
+def test_a_group_name_takes_precedence_over_an_equal_field_name_of_an_aggregate_result(
     t_env: TableEnvironment,
 ) -> None:
     numbers = t_env.from_elements([("a", 1), ("b", 2), ("a", 3)], ["k", "v"])
@@ -407,9 +409,9 @@ def test_a_group_keeps_its_name_beside_a_field_of_that_name_in_the_result_of_an_
     ):
         chosen = made.select(col("*"))
         assert chosen.get_schema().get_field_names() == ["k", "TMP_0$k", "n"]
-        kept = made.select(col("k"), col("n"))
-        assert kept.get_schema().get_field_names() == ["k", "n"]
-        assert set(rows(kept)) == {("a", 2), ("b", 1)}
+        selected = made.select(col("k"), col("n"))
+        assert selected.get_schema().get_field_names() == ["k", "n"]
+        assert set(rows(selected)) == {("a", 2), ("b", 1)}
         assert set(rows(chosen)) == {("a", "field", 2), ("b", "field", 1)}
 
 

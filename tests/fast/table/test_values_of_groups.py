@@ -1,4 +1,4 @@
-"""PERCENTILE and SINGLE_VALUE, and functions that take more than they did: the answers are those of Flink 2.3."""
+"""PERCENTILE, SINGLE_VALUE, and functions with extended arguments: the results are those of Flink 2.3."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def rows(query: str) -> list[tuple[Any, ...]]:
         ("PERCENTILE(c, 1)", "(CAST(NULL AS INT))", None),
     ],
 )
-def test_a_percentile_lies_between_its_neighbours_as_in_flink(call: str, values: str, expected: Any) -> None:
+def test_a_percentile_is_interpolated_as_in_flink(call: str, values: str, expected: Any) -> None:
     assert rows(f"SELECT {call} FROM (VALUES {values}) AS t(c)") == [(expected,)]
 
 
@@ -43,19 +43,21 @@ def test_a_percentile_counts_values_by_their_frequency() -> None:
     assert rows(query) == [(6.000000000000001,)]
 
 
-def test_a_percentile_stands_in_windows_over_rows() -> None:
+def test_a_percentile_runs_in_over_windows() -> None:
     query = "SELECT PERCENTILE(c, 0.3) OVER (ORDER BY c) FROM (VALUES (0), (10)) AS t(c)"
     assert sorted(rows(query)) == [(0.0,), (3.0000000000000004,)]
 
 
-def test_a_percentile_of_the_table_api_is_that_of_sql() -> None:
+def test_a_percentile_of_the_table_api_agrees_with_sql() -> None:
     with jobs_in_memory():
         t_env = TableEnvironment.create(EnvironmentSettings.in_batch_mode())
         table = t_env.from_elements([(0,), (10,)], ["c"])
         with (
-            table.select(col("c").percentile(0.5), col("c").percentile(array(0.25, 0.75))).execute().collect() as found
+            table.select(col("c").percentile(0.5), col("c").percentile(array(0.25, 0.75)))
+            .execute()
+            .collect() as results
         ):
-            assert [tuple(row) for row in found] == [(5.0, [2.5, 7.5])]
+            assert [tuple(row) for row in results] == [(5.0, [2.5, 7.5])]
 
 
 @pytest.mark.parametrize("percentage", ["1.5", "-1", "c"])
@@ -64,7 +66,7 @@ def test_a_percentage_is_a_constant_from_0_to_1(percentage: str) -> None:
         rows(f"SELECT PERCENTILE(c, {percentage}) FROM (VALUES (1)) AS t(c)")
 
 
-def test_the_single_value_of_a_group_is_that_of_its_only_row() -> None:
+def test_single_value_returns_the_value_of_the_only_row() -> None:
     query = "SELECT k, SINGLE_VALUE(c) FROM (VALUES (1, 10), (2, CAST(NULL AS INT))) AS t(k, c) GROUP BY k"
     assert sorted(rows(query)) == [(1, 10), (2, None)]
 
@@ -93,7 +95,7 @@ def test_a_group_of_two_rows_has_no_single_value() -> None:
         ("TO_TIMESTAMP_LTZ(NULL, 'yyyy', 'UTC')", None),
     ],
 )  # fmt: skip
-def test_functions_take_what_they_take_in_flink(call: str, expected: Any) -> None:
+def test_functions_accept_the_arguments_of_flink(call: str, expected: Any) -> None:
     assert rows(f"SELECT {call}") == [(expected,)]
 
 
@@ -110,13 +112,13 @@ def test_json_query_returns_texts_or_an_array_of_them(call: str, words: str) -> 
         rows(f"SELECT {call}")
 
 
-def test_a_field_of_a_row_is_taken_by_its_name_or_its_place() -> None:
+def test_a_field_of_a_row_is_read_by_its_name_or_position() -> None:
     assert rows(f"SELECT r['a'], r['b'], r[1], r[2] FROM {ROW}") == [(1, "x", 1, "x")]
 
 
 @pytest.mark.parametrize(
     ("field", "words"), [("'c'", "no field 'c'"), ("0", "none at position 0"), ("r.a", "constant")]
 )
-def test_a_field_that_a_row_has_not_is_an_error(field: str, words: str) -> None:
+def test_a_missing_field_of_a_row_is_an_error(field: str, words: str) -> None:
     with pytest.raises(SqlError, match=words):
         rows(f"SELECT r[{field}] FROM {ROW}")

@@ -1,7 +1,7 @@
-"""No function of Flink 2.3 is forgotten: each name that it lists is a function here, or said to be something else.
+"""No function of Flink 2.3 is missing: each name that it lists is a function here, or documented as another construct.
 
-`scripts/sql-oracle --functions` asked Flink for the names. Many are those of its Table API, in which an operator has a
-name, too.
+`scripts/sql-oracle --functions` queried Flink for the names. Many belong to its Table API, in which operators have
+names, too.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ NOT_BUILT = frozenset({"FROM_CHANGELOG", "TO_CHANGELOG", "ML_PREDICT"})
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_function_of_flinks_is_here(name: str) -> None:
+def test_a_function_of_flink_exists(name: str) -> None:
     if name in SYNTAX | WINDOW_PROPERTIES | FLINKS_OWN | NOT_BUILT:
         return
     in_words = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name)
-    found = [definition_of(each) for each in (OTHER_NAMES.get(name, name), in_words)]
-    assert any(found), f"Flink has the function {name}; there is no {in_words.upper()} here"
+    definitions = [definition_of(each) for each in (OTHER_NAMES.get(name, name), in_words)]
+    assert any(definitions), f"Flink has the function {name}; there is no {in_words.upper()} here"
 
 
 @pytest.mark.parametrize("name", sorted(NOT_BUILT))
-def test_what_is_not_built_is_refused_by_name(name: str) -> None:
+def test_unsupported_functions_are_rejected_by_name(name: str) -> None:
     with pytest.raises((NotYetError, NotAvailableError), match=name):
         bind_expression(parse_expression(f"{name}(1)"), Scope(), PlannerSession())

@@ -1,4 +1,4 @@
-"""Functions of text, JSON and collections: the types they give, and what they say of arguments they do not take."""
+"""Functions of text, JSON and collections: their result types, and the errors of unsupported arguments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CHAR, INT = CharType(3, False), IntType(False)
 FAMILIES = {"strings", "patterns", "json", "collections", "digests"}
 
 
-def result(name: str, *types: DataType, constants: tuple[Any, ...] = (), **options: Any) -> str:
+def result_type(name: str, *types: DataType, constants: tuple[Any, ...] = (), **options: Any) -> str:
     """The type of a call's result."""
     definition = definition_of(name)
     assert definition is not None
@@ -47,17 +47,17 @@ def result(name: str, *types: DataType, constants: tuple[Any, ...] = (), **optio
         ("IS_ALPHA", (VarCharType(3),), "BOOLEAN NOT NULL"),
     ],
 )
-def test_results_have_the_types_that_flink_gives(name: str, types: tuple[DataType, ...], wanted: str) -> None:
-    assert result(name, *types) == wanted
+def test_results_have_the_types_of_flink(name: str, types: tuple[DataType, ...], wanted: str) -> None:
+    assert result_type(name, *types) == wanted
 
 
-def test_json_value_returns_what_is_asked_for() -> None:
-    assert result("JSON_VALUE", CHAR, CHAR) == "STRING"
-    assert result("JSON_VALUE", CHAR, CHAR, returning=DoubleType()) == "DOUBLE"
+def test_json_value_returns_the_declared_type() -> None:
+    assert result_type("JSON_VALUE", CHAR, CHAR) == "STRING"
+    assert result_type("JSON_VALUE", CHAR, CHAR, returning=DoubleType()) == "DOUBLE"
     with pytest.raises(SignatureError, match="STRING, BOOLEAN, INT or DOUBLE, not DATE"):
-        result("JSON_VALUE", CHAR, CHAR, returning=DateType())
+        result_type("JSON_VALUE", CHAR, CHAR, returning=DateType())
     with pytest.raises(SignatureError, match="DEFAULT of JSON_VALUE is 'x', but it returns INT"):
-        result("JSON_VALUE", CHAR, CHAR, returning=IntType(), on_empty=("DEFAULT", "x"))
+        result_type("JSON_VALUE", CHAR, CHAR, returning=IntType(), on_empty=("DEFAULT", "x"))
 
 
 @pytest.mark.parametrize(
@@ -73,11 +73,11 @@ def test_json_value_returns_what_is_asked_for() -> None:
         ("MAP", (CHAR,), (), "MAP takes keys and values in turn"),
     ],
 )
-def test_a_refusal_says_what_is_taken(
+def test_an_error_lists_the_supported_arguments(
     name: str, types: tuple[DataType, ...], constants: tuple[Any, ...], message: str
 ) -> None:
     with pytest.raises(SignatureError) as caught:
-        result(name, *types, constants=constants)
+        result_type(name, *types, constants=constants)
     assert message in str(caught.value)
 
 

@@ -1,7 +1,7 @@
-"""The console as a person sees it: at 80×24 and 120×40, in terminals of both kinds, while their windows are resized.
+"""The console at a terminal: at 80×24 and 120×40, in terminals of both kinds, while their windows are resized.
 
-The pictures are in `captures`, one file each. They were looked at; a change of a picture is a change of a file. To
-write them anew, and look again: MILLSTREAM_CAPTURES=write pytest tests/fast/jobs/console/test_at_a_terminal.py
+The screenshots are in `captures`, one file each, and were reviewed by eye; a changed screenshot is a changed file. To
+rewrite them for a new review: MILLSTREAM_CAPTURES=write pytest tests/fast/jobs/console/test_at_a_terminal.py
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ print("after the job")
 
 @contextmanager
 def job(mode: str, rows: int, columns: int, *, breaks_rows: bool = True) -> Iterator[Terminal]:
-    # The name by which xterm says that it cuts rows.
+    # The name by which xterm announces that it truncates rows.
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), **({} if breaks_rows else {"XTERM_VERSION": "390"})}
     command = [sys.executable, "-c", PROGRAM, mode]
     terminal = Terminal(
@@ -65,14 +65,14 @@ def job(mode: str, rows: int, columns: int, *, breaks_rows: bool = True) -> Iter
         terminal.close()
 
 
-def printed(terminal: Terminal, count: int, last: int) -> None:
-    """Let the program print, until that is seen with the console below it."""
+def print_lines(terminal: Terminal, count: int, last: int) -> None:
+    """Let the program print until its line is visible with the console below it."""
     terminal.type(f"print {count}")
     terminal.read_until(lambda screen: f"line {last} of the program" in screen.text and is_whole(screen))
 
 
 def panel(screen: Screen) -> list[str]:
-    """The rows of the panel; there is one, and nothing of another."""
+    """The rows of the panel, of which there is one, without fragments of another."""
     (top,) = (at for at, line in enumerate(screen.lines) if line.startswith("╭"))
     (bottom,) = (at for at, line in enumerate(screen.lines) if line.startswith("╰"))
     assert [at for at, line in enumerate(screen.lines) if line.startswith("│")] == [*range(top + 1, bottom)]
@@ -80,13 +80,13 @@ def panel(screen: Screen) -> list[str]:
 
 
 def is_whole(screen: Screen) -> bool:
-    """Whether a panel that fits the width stands at the end of what was written, or a line."""
+    """Whether the output ends with a complete panel of the screen's width, or a line."""
     last = screen.text.rpartition("\n")[2]
     return (last.startswith("╰") and len(last) == screen.columns - 1) or last.startswith("impressions RUNNING")
 
 
 def matches(name: str, screen: Screen) -> None:
-    """The screen is as it was when somebody looked at it."""
+    """The screen equals the reviewed screenshot."""
     edge = f"+{'-' * screen.columns}+"
     picture = "\n".join([edge, *(f"|{line:{screen.columns}}|" for line in screen.lines), edge, ""])
     file = CAPTURES / f"{name}.txt"
@@ -96,9 +96,9 @@ def matches(name: str, screen: Screen) -> None:
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(24, 80), (40, 120)])
-def test_the_panel_takes_half_of_the_screen_and_the_program_keeps_the_rest(rows: int, columns: int) -> None:
+def test_the_panel_takes_half_of_the_screen_and_leaves_the_rest_to_the_program(rows: int, columns: int) -> None:
     with job("rich", rows, columns) as terminal:
-        printed(terminal, 50, last=50)
+        print_lines(terminal, 50, last=50)
         assert len(panel(terminal.screen)) <= rows // 2
         assert sum("of the program" in line for line in terminal.screen.lines) >= rows // 2
         matches(f"panel-{columns}x{rows}", terminal.screen)
@@ -118,15 +118,16 @@ def test_the_panel_takes_half_of_the_screen_and_the_program_keeps_the_rest(rows:
 @pytest.mark.parametrize("breaks_rows", [True, False], ids=["rows are broken", "rows are cut"])
 @pytest.mark.parametrize("mode", ["rich", "line"])
 def test_resizing_leaves_no_fragments(mode: str, breaks_rows: bool) -> None:
-    """By steps that take half of the width or of the height at most: a console of half the screen stays in sight then,
-    however a terminal breaks its rows."""
+    """By steps of at most half of the width or height: a console of half the screen stays visible then, however a
+    terminal wraps its rows.
+    """
     with job(mode, 24, 80, breaks_rows=breaks_rows) as terminal:
-        printed(terminal, 5, last=5)
+        print_lines(terminal, 5, last=5)
         for rows, columns in STEPS:
             terminal.resize(rows, columns)
             terminal.read_until(is_redrawn(mode, rows, columns), timeout_s=30)
-        printed(terminal, 2, last=7)
-        # Each line once, in order, and nothing of a console but the one that is seen: what was there before stays, too.
+        print_lines(terminal, 2, last=7)
+        # Each line once, in order, and no console but the visible one; earlier lines of the screen remain.
         console = panel(terminal.screen) if mode == "rich" else [terminal.screen.text.splitlines()[-1]]
         lines = [f"line {n} of the program" for n in range(1, 8)]
         assert terminal.screen.all_text.splitlines() == ["$ before the job", *lines, *console]
@@ -136,21 +137,21 @@ def test_resizing_leaves_no_fragments(mode: str, breaks_rows: bool) -> None:
 
 
 def is_redrawn(mode: str, rows: int, columns: int) -> Callable[[Screen], bool]:
-    """Whether there is one console on the screen, drawn for that size."""
+    """Whether the screen has one console, drawn for this size."""
 
-    def look(screen: Screen) -> bool:
+    def is_current(screen: Screen) -> bool:
         if mode == "rich" and (rows - 1) // 2 >= 5:
             frame = [at for at, line in enumerate(screen.lines) if "╭" in line or "╰" in line]
             return is_whole(screen) and len(frame) == 2 and frame[1] - frame[0] < rows // 2
         lines = [line for line in screen.lines if "impressions RUNNING" in line or "in 412,330" in line]
         return len(lines) == 1 and len(lines[0]) < columns and screen.text.endswith(lines[0])
 
-    return look
+    return is_current
 
 
-def test_the_line_is_one_row_and_goes_away(tmp_path: Path) -> None:
+def test_the_line_is_one_row_and_is_erased_at_the_end(tmp_path: Path) -> None:
     with job("line", 24, 80) as terminal:
-        printed(terminal, 3, last=3)
+        print_lines(terminal, 3, last=3)
         matches("line-80x24", terminal.screen)
         terminal.type("notice finishing")
         terminal.read_until("impressions RUNNING 0 s  finishing  epoch 1,041")
@@ -160,7 +161,7 @@ def test_the_line_is_one_row_and_goes_away(tmp_path: Path) -> None:
     assert terminal.screen.text.splitlines() == ["$ before the job", *lines, "after the job"]
 
 
-def test_a_small_terminal_gets_the_line_in_place_of_the_panel() -> None:
+def test_a_small_terminal_shows_the_line_instead_of_the_panel() -> None:
     with job("rich", 8, 60) as terminal:
-        printed(terminal, 3, last=3)
+        print_lines(terminal, 3, last=3)
         assert terminal.screen.text.splitlines()[-1].startswith("impressions RUNNING")

@@ -1,4 +1,4 @@
-"""The console: what it shows (golden text), and what it does to the streams of the program while it is attached."""
+"""The console: its output (golden text), and how it treats the program's streams while it is attached."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ RUNNING = JobProgress(
 )
 
 
-def picture(view: ConsoleView, width: int = 72) -> str:
+def rendered(view: ConsoleView, width: int = 72) -> str:
     screen = io.StringIO()
     RichConsole(file=screen, width=width, color_system=None, legacy_windows=False).print(render(view))
     return screen.getvalue()
@@ -57,7 +57,7 @@ def test_the_panel_of_a_running_job() -> None:
         RUNNING, now_ms=60_000, elapsed_ms=83_000, in_per_second=12_004, out_per_second=10_803, trail=(0, 5, 10)
     )
     assert (
-        picture(view)
+        rendered(view)
         == """\
 ╭─ impressions  ● RUNNING ─────────────────────────────────────────────╮
 │ in   12,004/s  412,330 total  ▁▅█                                    │
@@ -78,9 +78,9 @@ def test_the_panel_of_a_running_job() -> None:
     )
 
 
-def test_the_panel_of_a_job_that_has_done_nothing_yet() -> None:
+def test_the_panel_of_a_job_before_its_first_epoch() -> None:
     assert (
-        picture(ConsoleView(JobProgress("new", "j1", "s3://bucket/new")))
+        rendered(ConsoleView(JobProgress("new", "j1", "s3://bucket/new")))
         == """\
 ╭─ new  ● CREATED ─────────────────────────────────────────────────────╮
 │ in   0/s  0 total                                                    │
@@ -94,18 +94,18 @@ def test_the_panel_of_a_job_that_has_done_nothing_yet() -> None:
     )
 
 
-def test_a_notice_stands_in_the_panels_frame_and_an_ended_job_offers_no_stop() -> None:
-    assert "╰─ finishing epoch 5 ─" in picture(ConsoleView(RUNNING, notice="finishing epoch 5"))
-    ended = picture(ConsoleView(JobProgress("done", "j1", "x", status="FINISHED")))
+def test_a_notice_is_inside_the_panels_frame_and_an_ended_job_offers_no_stop() -> None:
+    assert "╰─ finishing epoch 5 ─" in rendered(ConsoleView(RUNNING, notice="finishing epoch 5"))
+    ended = rendered(ConsoleView(JobProgress("done", "j1", "x", status="FINISHED")))
     assert "Ctrl-C" not in ended and "● FINISHED" in ended
 
 
 @pytest.mark.parametrize("width", [20, 40, 72, 200])
 def test_the_panel_fits_any_width(width: int) -> None:
-    assert all(len(line) <= width for line in picture(ConsoleView(RUNNING, now_ms=60_000), width).splitlines())
+    assert all(len(line) <= width for line in rendered(ConsoleView(RUNNING, now_ms=60_000), width).splitlines())
 
 
-def test_the_plain_line_has_all_in_one_line() -> None:
+def test_the_plain_form_has_all_fields_in_one_line() -> None:
     line = plain_line(ConsoleView(RUNNING, now_ms=60_000, in_per_second=12_004, out_per_second=10_803))
     assert line == (
         "impressions RUNNING  epoch 1041 (118 ms)  in 412,330 (12,004/s)  out 371,022 (10,803/s)  "
@@ -122,12 +122,14 @@ def test_the_plain_line_has_all_in_one_line() -> None:
         (2**63 - 1, "watermark end of input"),
     ],
 )
-def test_a_watermark_of_another_day_of_the_future_and_of_the_end_are_told_apart(watermark_ms: int, shown: str) -> None:
+def test_watermarks_of_another_day_of_the_future_and_of_the_end_are_distinguished(
+    watermark_ms: int, shown: str
+) -> None:
     progress = JobProgress("clicks", "j1", "jobs/a", watermark_ms=watermark_ms)
     assert plain_line(ConsoleView(progress, now_ms=60_000)).endswith(shown)
 
 
-def test_a_resumed_jobs_old_total_is_no_rate() -> None:
+def test_the_rate_of_a_resumed_job_excludes_its_earlier_total() -> None:
     meter = RateMeter()
     meter.note(0, 0, 0)
     meter.note(1_000, 30_000, 20_000)
@@ -136,7 +138,7 @@ def test_a_resumed_jobs_old_total_is_no_rate() -> None:
     assert meter.rates() == (400.0, 300.0)
 
 
-def test_a_job_with_nothing_to_do_comes_to_rest() -> None:
+def test_the_rate_of_an_idle_job_falls_to_zero() -> None:
     meter = RateMeter()
     for second in range(3):
         meter.note(second * 1000, 100 + second * 100, 0)
@@ -157,14 +159,14 @@ def test_a_job_with_nothing_to_do_comes_to_rest() -> None:
         ("off", True, "off"),
     ],
 )
-def test_the_setting_and_the_terminal_decide_the_form(setting: str, terminal: bool, mode: str) -> None:
+def test_the_form_depends_on_the_setting_and_the_terminal(setting: str, terminal: bool, mode: str) -> None:
     assert console_mode(setting, terminal) == mode
 
 
 # --- attached -------------------------------------------------------------------------------------------------
 
 
-def test_plain_lines_come_when_something_changed_and_end_with_the_last_state() -> None:
+def test_plain_lines_are_printed_on_changes_and_end_with_the_last_state() -> None:
     board, screen = ProgressBoard(JobProgress("clicks", "j1", "x", status="RUNNING")), io.StringIO()
     console = attach_console(board, "plain", screen)
     board.change(status="FINISHED", epoch=3)
@@ -183,7 +185,7 @@ def test_without_a_console_only_notices_are_shown() -> None:
     assert screen.getvalue() == "finishing epoch 2\n"
 
 
-def test_a_panel_leaves_streams_that_are_no_terminal_alone(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_panel_does_not_replace_streams_that_are_not_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     board, screen = ProgressBoard(JobProgress("clicks", "j1", "x")), io.StringIO()
     console = attach_console(board, "rich", screen)
     print("to a file")
@@ -214,7 +216,7 @@ print("after", (sys.stdout, sys.stderr) == before, logging.getLogger().handlers[
 
 
 def in_a_terminal(program: str) -> str:
-    """Everything a program writes to an 80 columns wide terminal."""
+    """The output of a program at a terminal of 80 columns."""
     main, other = pty.openpty()
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "TERM": "xterm", "COLUMNS": "80", "LINES": "40"}
     process = subprocess.Popen(
@@ -226,20 +228,21 @@ def in_a_terminal(program: str) -> str:
         if select.select([main], [], [], 0.2)[0]:
             try:
                 written += os.read(main, 65_536)
-            except OSError:  # Linux's way of saying that the other side is closed
+            except OSError:  # Linux reports a closed other side this way
                 break
     os.close(main)
     assert process.wait(10) == 0, written.decode()
     return written.decode().replace("\r\n", "\n")
 
 
-def test_what_is_printed_appears_whole_above_the_panel() -> None:
+def test_printed_lines_appear_complete_above_the_panel() -> None:
     written = in_a_terminal(PROGRAM)
     lines, logs = [f"line {n} {'x' * 200}\n" for n in range(3)], [f"LOG careful {n}\n" for n in range(3)]
     for expected in (*lines, *logs, "half whole\n"):
         before, _, after = written.partition(expected)
         assert after, expected
-        # The panel is erased (2K clears a terminal's line) before a line is written: it never stands behind the frame.
+        # The panel is erased (2K clears a terminal's line) before a line is written, so the line never follows the
+        # frame.
         assert not before or before.endswith(("\n", "\x1b[2K\x1b[J")), repr(before[-80:] + expected)
     assert written.count("half whole\n") == 3 and "half \n" not in written
     assert "\x1b[31mred\x1b[0m [bold]as is[/bold]\n" in written
@@ -247,25 +250,25 @@ def test_what_is_printed_appears_whole_above_the_panel() -> None:
     assert written.rstrip().endswith("after True True")
     panel = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", written)
     assert "● RUNNING" in panel and "● FINISHED" in panel[panel.rindex("╭") :]
-    assert "\x1b[?25l" not in written, "the cursor is never hidden: a job that is killed could not give it back"
-    assert written.rindex("\x1b[?7h") > written.rindex("\x1b[?7l"), "long lines are wrapped again"
+    assert "\x1b[?25l" not in written, "the cursor is never hidden: a killed job could not restore it"
+    assert written.rindex("\x1b[?7h") > written.rindex("\x1b[?7l"), "line wrapping is restored"
 
 
-def test_logging_goes_on_to_other_handlers_while_a_panel_stands() -> None:
-    kept = logging.getLogger().handlers[:]
+def test_other_log_handlers_still_receive_records_while_a_panel_is_shown() -> None:
+    handlers = logging.getLogger().handlers[:]
     board = ProgressBoard(JobProgress("clicks", "j1", "x"))
     attach_console(board, "rich", io.StringIO()).close()
-    assert logging.getLogger().handlers == kept
+    assert logging.getLogger().handlers == handlers
 
 
 @pytest.mark.parametrize(
     ("behind", "caught_up_in_ms", "shown"),
     [(0, 0, "caught up"), (3_000, None, "3,000 behind, not falling"), (3_000, 61_000, "3,000 behind, caught up in")],
 )
-def test_the_panel_says_how_far_behind_the_job_is_and_when_it_will_have_caught_up(
+def test_the_panel_shows_the_backlog_and_when_the_job_will_have_caught_up(
     behind: int, caught_up_in_ms: int | None, shown: str
 ) -> None:
     progress = JobProgress("clicks", "j1", "jobs/a", status="RUNNING", behind=behind, caught_up_in_ms=caught_up_in_ms)
     view = ConsoleView(progress)
-    assert f"input: {shown}" in picture(view)
+    assert f"input: {shown}" in rendered(view)
     assert ("behind" in plain_line(view)) == ("behind" in status_line(view, 200)) == bool(behind)

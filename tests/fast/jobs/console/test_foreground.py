@@ -1,4 +1,4 @@
-"""A job in the foreground: what Ctrl-C asks of it, how its end is told, and where its log goes."""
+"""A job in the foreground: the effect of Ctrl-C, how its end is reported, and where its log is written."""
 
 from __future__ import annotations
 
@@ -20,72 +20,72 @@ from millstream.jobs.launch.job_log import attach_log
 from millstream.storage.store import open_store
 
 
-class Recorded:
-    """A job that writes down what is asked of it."""
+class RecordingJob:
+    """A job that records the requests it receives."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.requests: list[str] = []
 
     def stop(self) -> None:
-        self.asked.append("stop")
+        self.requests.append("stop")
 
     def cancel(self) -> None:
-        self.asked.append("cancel")
+        self.requests.append("cancel")
 
 
-def test_the_first_interrupt_stops_the_second_cancels_the_third_gives_up() -> None:
-    job, said = Recorded(), []
-    interrupts = Interrupts(job, said.append, epoch=lambda: 12)
+def test_the_first_interrupt_stops_the_second_cancels_the_third_aborts() -> None:
+    job, notices = RecordingJob(), []
+    interrupts = Interrupts(job, notices.append, epoch=lambda: 12)
     interrupts.interrupt()
-    assert (job.asked, interrupts.stopping, interrupts.aborting) == (["stop"], True, False)
+    assert (job.requests, interrupts.stopping, interrupts.aborting) == (["stop"], True, False)
     interrupts.interrupt()
-    assert (job.asked, interrupts.aborting) == (["stop", "cancel"], True)
+    assert (job.requests, interrupts.aborting) == (["stop", "cancel"], True)
     with pytest.raises(KeyboardInterrupt):
         interrupts.interrupt()
-    assert said[0] == "finishing epoch 12; Ctrl-C again to abort" and said[1].startswith("aborting")
+    assert notices[0] == "finishing epoch 12; Ctrl-C again to abort" and notices[1].startswith("aborting")
 
 
 def test_terminate_stops_once_and_never_cancels() -> None:
-    job, said = Recorded(), []
-    interrupts = Interrupts(job, said.append, epoch=lambda: 3)
+    job, notices = RecordingJob(), []
+    interrupts = Interrupts(job, notices.append, epoch=lambda: 3)
     interrupts.terminate()
     interrupts.terminate()
-    assert job.asked == ["stop"] and said == ["finishing epoch 3; requested by TERM"]
+    assert job.requests == ["stop"] and notices == ["finishing epoch 3; requested by TERM"]
 
 
-def test_real_signals_reach_the_job_and_the_handlers_come_back() -> None:
+def test_signals_reach_the_job_and_the_previous_handlers_are_restored() -> None:
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
-    job = Recorded()
+    job = RecordingJob()
     with stop_on_interrupt(job, lambda text: None, lambda: 1):
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGTERM)
-    assert job.asked == ["stop", "cancel"]
+    assert job.requests == ["stop", "cancel"]
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
 
 
-def test_a_wait_is_interrupted_by_the_signal_and_goes_on() -> None:
+def test_a_wait_is_interrupted_by_the_signal_and_continues() -> None:
     ended = threading.Event()
     waiting = threading.Thread(target=ended.wait)
     waiting.start()
 
-    class Ending(Recorded):
+    class JobThatEnds(RecordingJob):
         def stop(self) -> None:
             super().stop()
             ended.set()
 
-    job = Ending()
+    job = JobThatEnds()
     threading.Timer(0.1, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
     with stop_on_interrupt(job, lambda text: None, lambda: 1):
         waiting.join(30)
-    assert job.asked == ["stop"] and not waiting.is_alive()
+    assert job.requests == ["stop"] and not waiting.is_alive()
 
 
-def test_another_thread_leaves_signals_alone() -> None:
+def test_another_thread_installs_no_signal_handlers() -> None:
     before, seen = signal.getsignal(signal.SIGINT), []
 
     def elsewhere() -> None:
-        with stop_on_interrupt(Recorded(), lambda text: None, lambda: 1):
+        with stop_on_interrupt(RecordingJob(), lambda text: None, lambda: 1):
             seen.append(signal.getsignal(signal.SIGINT))
 
     thread = threading.Thread(target=elsewhere)
@@ -99,16 +99,16 @@ def test_another_thread_leaves_signals_alone() -> None:
 
 @contextmanager
 def bare_logging() -> Iterator[None]:
-    """Logging as a program finds it that never set it up (pytest has handlers of its own)."""
+    """Logging as in a program that never configured it (pytest has handlers of its own)."""
     root = logging.getLogger()
-    kept, root.handlers[:] = root.handlers[:], []
+    handlers, root.handlers[:] = root.handlers[:], []
     try:
         yield
     finally:
-        root.handlers[:] = kept
+        root.handlers[:] = handlers
 
 
-def test_everything_logged_is_in_the_runs_file_with_tracebacks(tmp_path: Path) -> None:
+def test_the_runs_log_file_has_all_records_with_tracebacks(tmp_path: Path) -> None:
     with bare_logging():
         log = attach_log(open_store(str(tmp_path)), "ab12")
         logging.getLogger("my.job").warning("careful: %s", "hot")
@@ -140,16 +140,16 @@ def test_warnings_still_reach_the_screen_of_a_program_without_logging(
     assert capsys.readouterr().err == "careful\nmillstream: restarting in 5 ms: boom\n"
 
 
-def test_a_program_with_its_own_logging_keeps_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    kept = logging.getLogger().handlers[:]
-    assert kept, "pytest's own handlers are there"
+def test_a_programs_own_logging_configuration_is_unchanged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    handlers = logging.getLogger().handlers[:]
+    assert handlers, "pytest's own handlers are installed"
     log = attach_log(open_store(str(tmp_path)), "ab12")
     logging.getLogger("my.job").warning("careful")
     log.close()
-    assert logging.getLogger().handlers == kept and capsys.readouterr().err == ""
+    assert logging.getLogger().handlers == handlers and capsys.readouterr().err == ""
 
 
-def test_the_log_says_which_job_it_was_and_how_far_it_came(tmp_path: Path) -> None:
+def test_the_log_has_the_job_and_its_last_epoch(tmp_path: Path) -> None:
     board = ProgressBoard(JobProgress("clicks", "j1", "jobs/a", status="RUNNING"))
     log = attach_log(open_store(str(tmp_path)), "ab12", board)
     board.change(epoch=7, records_in=1200)
@@ -184,7 +184,7 @@ def shown_when_raised(raise_it: Callable[[], None]) -> str:
     raise AssertionError("nothing was raised")
 
 
-def test_the_users_traceback_comes_first_when_nobody_catches_the_failure() -> None:
+def test_an_uncaught_failure_shows_the_users_traceback_first() -> None:
     from millstream.errors import JobFailedError
     from millstream.jobs.console.foreground import FailureInTask
 
@@ -192,5 +192,5 @@ def test_the_users_traceback_comes_first_when_nobody_catches_the_failure() -> No
         raise JobFailedError("'Map' failed: ValueError: x", report="REPORT", at="job.py:3") from FailureInTask("REPORT")
 
     shown = shown_when_raised(fail)
-    ours = shown.index("Traceback (most recent call last)")
-    assert shown.index("REPORT") < ours < shown.index("JobFailedError: 'Map'")
+    user_traceback_at = shown.index("Traceback (most recent call last)")
+    assert shown.index("REPORT") < user_traceback_at < shown.index("JobFailedError: 'Map'")

@@ -1,4 +1,6 @@
-"""Output whose target is gone: everybody is told, the job waits as its restart strategy says, and nothing is lost."""
+"""Output whose target is unavailable: it is reported everywhere, the job waits as its restart strategy says, and no
+record is lost.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ class Topic(Collect):
         super().commit(*what)
 
 
-def prepared(out: Any, *, ahead: int, retries: int, function: Any = None) -> Job:
+def prepare_job(out: Any, *, ahead: int, retries: int, function: Any = None) -> Job:
     env = StreamExecutionEnvironment.get_execution_environment()
     env.configure(Configuration().set_string("millstream.ahead.max-epochs", str(ahead)))
     if retries:
@@ -64,21 +66,21 @@ def drop_topic() -> None:
     ABSENCES["topic"] = ConnectorAwayError("Kafka at b:9092, topic 'letters' does not exist. Create it.")
 
 
-def seen(job: Job, is_time: Any) -> threading.Event:
-    """Set when the board has shown it."""
+def board_event(job: Job, is_time: Any) -> threading.Event:
+    """An event that is set when the board has shown it."""
     moment = threading.Event()
     when(job, is_time, moment.set)
     return moment
 
 
 @pytest.mark.parametrize("ahead", [0, 3])
-def test_a_job_whose_output_has_no_target_says_so_everywhere_and_goes_on_when_it_is_back(
+def test_an_unavailable_target_is_reported_everywhere_and_the_job_continues_when_it_is_back(
     ahead: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     out = Topic()
-    job = prepared(out, ahead=ahead, retries=10**6)
+    job = prepare_job(out, ahead=ahead, retries=10**6)
     when(job, lambda now: now.published >= 2, drop_topic)
-    paused = seen(job, lambda now: now.paused and now.publish_tries >= 3)
+    paused = board_event(job, lambda now: now.paused and now.publish_tries >= 3)
     with caplog.at_level(logging.WARNING):
         job.start()
         assert paused.wait(60), job.board.now
@@ -92,16 +94,18 @@ def test_a_job_whose_output_has_no_target_says_so_everywhere_and_goes_on_when_it
         job.result()
     assert out.values == list("abcdefgh")
     assert not job.board.now.paused and not job.board.now.unpublished
-    told = [record.getMessage() for record in caplog.records if "could not be published (try" in record.getMessage()]
-    assert "(try 1)" in told[0] and "Create it. Its output waits in the store" in told[0]
-    assert not any("(try 3)" in text for text in told), "not with every try"
+    messages = [
+        record.getMessage() for record in caplog.records if "could not be published (try" in record.getMessage()
+    ]
+    assert "(try 1)" in messages[0] and "Create it. Its output waits in the store" in messages[0]
+    assert not any("(try 3)" in text for text in messages), "not with every attempt"
 
 
-def test_a_stop_is_told_what_it_waits_for_and_is_done_when_that_is_mended() -> None:
+def test_a_stop_reports_the_target_it_waits_for_and_completes_when_it_is_back() -> None:
     out = Topic()
-    job = prepared(out, ahead=3, retries=10**6)
+    job = prepare_job(out, ahead=3, retries=10**6)
     when(job, lambda now: now.published >= 2, drop_topic)
-    failing = seen(job, lambda now: now.publish_tries >= 1)
+    failing = board_event(job, lambda now: now.publish_tries >= 1)
     job.start()
     assert failing.wait(60)
     with pytest.raises(JobFailedError, match=r"stops as soon as it can\. Repair that; or `millstream cancel` it"):
@@ -112,34 +116,36 @@ def test_a_stop_is_told_what_it_waits_for_and_is_done_when_that_is_mended() -> N
     assert out.values == list("abcdefgh")[: len(out.values)] and len(out.values) >= 2
 
 
-def test_the_restart_strategy_decides_how_often_output_is_published_in_vain() -> None:
-    job = prepared(Topic(), ahead=3, retries=2)
+def test_the_restart_strategy_bounds_failed_publishing_attempts() -> None:
+    job = prepare_job(Topic(), ahead=3, retries=2)
     when(job, lambda now: now.published >= 2, drop_topic)
     with pytest.raises(ConnectorAwayError, match="topic 'letters' does not exist"):
         job.start().result()
     assert job.board.now.publish_tries == 3
 
 
-def refuse_e(letter: str) -> str:
+def reject_e(letter: str) -> str:
     if letter == "e":
         raise ProgramError("the program is wrong about 'e'")
     return letter
 
 
 @pytest.mark.parametrize("ahead", [0, 6])
-def test_a_job_that_fails_for_good_while_its_output_waits_says_what_it_failed_with(ahead: int) -> None:
-    """Publishing fails once more before the job ends: that is not why it ends."""
-    job = prepared(Topic(), ahead=ahead, retries=10**6, function=refuse_e)
+def test_a_job_that_fails_while_its_output_waits_raises_the_original_failure(ahead: int) -> None:
+    """Publishing fails once more before the job ends, but is not the reported cause."""
+    job = prepare_job(Topic(), ahead=ahead, retries=10**6, function=reject_e)
     when(job, lambda now: now.published >= (3 if ahead else 4), drop_topic)
     with pytest.raises(JobFailedError, match="the program is wrong about 'e'"):
         job.start().result()
 
 
-def test_a_target_in_the_service_of_the_store_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The store answers, so it is not the store that is away."""
+def test_a_target_in_the_same_service_as_the_store_is_waited_for_within_a_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The store responds, so it is not the store that is unreachable."""
     monkeypatch.setattr(publisher, "_MISSES_MAX", 3)
     monkeypatch.setattr("millstream.checkpoint.protocol.UNAVAILABLE_PAUSE_MS", 0)
-    job = prepared(Topic(), ahead=3, retries=0)
+    job = prepare_job(Topic(), ahead=3, retries=0)
 
     def leave() -> None:
         ABSENCES["topic"] = StoreAwayError("Store s3://results/a: no answer.")
@@ -150,13 +156,13 @@ def test_a_target_in_the_service_of_the_store_is_not_waited_for_for_ever(monkeyp
     assert job.board.now.publish_tries == 4
 
 
-def test_files_that_cannot_be_given_their_names_are_the_targets_trouble_and_not_the_stores(
+def test_files_that_cannot_be_renamed_are_a_failure_of_the_target_and_not_of_the_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A full disk of the target says nothing about an object store, and uses restarts up."""
+    """A full disk of the target does not concern the object store, and uses up restarts."""
     monkeypatch.setattr("millstream.connectors.files.sink.with_patience", lambda store: store)
     out = FileSink(str(tmp_path), TextParts())
-    job = prepared(out, ahead=3, retries=1)
+    job = prepare_job(out, ahead=3, retries=1)
 
     def fill() -> None:
         def fails(*_: Any) -> None:

@@ -1,4 +1,6 @@
-"""What lost attempts leave in a Delta archive goes; what an epoch names, was published, or is another's stays."""
+"""Sweeping a Delta archive: files of lost attempts are removed; files that an epoch names, that were published, or that
+belong to another writer stay.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,8 @@ from millstream.storage.memory import MemoryStore
 from millstream.testing import ManualClock
 
 
-class Stage:
-    """A table with a Delta archive, run for some epochs; the clock goes on with its script."""
+class ArchivedTableJob:
+    """A table with a Delta archive, run for some epochs; the clock advances with its script."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.kind = folder, KINDS["time in the key"]
@@ -37,53 +39,57 @@ class Stage:
     def files(self) -> set[str]:
         return {path.name for path in self.folder.glob("*.parquet")}
 
-    def left(self, epoch: int, job: str | None = None) -> str:
-        """A data file as an attempt has left it that was lost."""
+    def leave_orphan(self, epoch: int, job: str | None = None) -> str:
+        """A data file of a lost attempt."""
         name = f"part-{epoch:012d}-00000-{token_of(job or self.job, 'lost')}-00000.snappy.parquet"
         shutil.copy(self.folder / min(self.files()), self.folder / name)
         return name
 
 
 @pytest.mark.slow
-def test_a_file_that_a_lost_attempt_left_goes_at_the_next_start_and_no_other_does(tmp_path: Path) -> None:
-    stage = Stage(tmp_path / "archive")
-    stage.run(epochs=9)
-    whole = stage.files()
+def test_only_the_file_of_a_lost_attempt_is_removed_at_the_next_start(tmp_path: Path) -> None:
+    table_job = ArchivedTableJob(tmp_path / "archive")
+    table_job.run(epochs=9)
+    whole = table_job.files()
     assert whole
-    lost, later, other = stage.left(3), stage.left(10**6), stage.left(3, "another job")
-    note = stage.folder / f"notes-{job_mark(stage.job)}.parquet"
-    shutil.copy(stage.folder / lost, note)
-    stage.run()
-    assert {*whole, later, other, note.name} <= stage.files() and lost not in stage.files()
-    watch = Watch(stage.changes, stage.store)
+    lost, later, other = (
+        table_job.leave_orphan(3),
+        table_job.leave_orphan(10**6),
+        table_job.leave_orphan(3, "another job"),
+    )
+    note = table_job.folder / f"notes-{job_mark(table_job.job)}.parquet"
+    shutil.copy(table_job.folder / lost, note)
+    table_job.run()
+    assert {*whole, later, other, note.name} <= table_job.files() and lost not in table_job.files()
+    watch = Watch(table_job.changes, table_job.store)
     watch.look_back()
-    assert not watch.wrong and watch.files <= stage.files()
+    assert not watch.wrong and watch.files <= table_job.files()
 
 
 @pytest.mark.slow
-def test_a_file_that_is_in_no_version_of_the_table_any_more_stays_while_an_epoch_names_it(tmp_path: Path) -> None:
-    stage = Stage(tmp_path / "archive")
-    stage.run(epochs=10)
-    before = stage.files()
+def test_a_file_outside_all_table_versions_is_retained_while_an_epoch_names_it(tmp_path: Path) -> None:
+    table_job = ArchivedTableJob(tmp_path / "archive")
+    table_job.run(epochs=10)
+    before = table_job.files()
     assert len(before) > 1
-    DeltaTable(stage.folder).optimize.compact()  # as the page asks nobody to do
-    stage.run()
-    assert before <= stage.files()
-    watch = Watch(stage.changes, stage.store)
+    DeltaTable(table_job.folder).optimize.compact()  # as the page advises against
+    table_job.run()
+    assert before <= table_job.files()
+    watch = Watch(table_job.changes, table_job.store)
     watch.look_back()
     assert not watch.wrong
 
 
 @pytest.mark.parametrize("named", ["in the table", "nowhere"])
-def test_a_file_of_epochs_that_the_job_went_back_from_stays_because_it_was_published(
+def test_a_published_file_of_rolled_back_epochs_is_retained(
     tmp_path: Path, named: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # As after going back: no epoch that is left names the files, a fork may.
-    stage = Stage(tmp_path / "archive")
-    stage.run(epochs=10)
-    before = stage.files()
+    # As after a rollback: no remaining epoch names the files, a fork may.
+    table_job = ArchivedTableJob(tmp_path / "archive")
+    table_job.run(epochs=10)
+    before = table_job.files()
     monkeypatch.setattr("millstream.query.table_reads.TableReads.archived_files", [])
     if named == "nowhere":
         monkeypatch.setattr("millstream.connectors.delta.sink.DeltaTableSink.published_files", lambda self: set())
-    stage.run(epochs=11)
-    assert (before <= stage.files()) == (named == "in the table")
+    table_job.run(epochs=11)
+    assert (before <= table_job.files()) == (named == "in the table")

@@ -1,4 +1,4 @@
-"""When a job changes its parallelism by itself, and that a constant load never makes it waver."""
+"""When a job changes its parallelism by itself, and that a constant load never makes it oscillate."""
 
 from __future__ import annotations
 
@@ -24,57 +24,57 @@ _STORES = itertools.count()
 SETTINGS = AutoscaleSettings(parallelism_min=1, parallelism_max=16, target_ms=1000, cooldown_ms=60_000)
 
 
-def after(parallelism: int, *loads: EpochLoad, now_ms: int = 60_000) -> int | None:
+def parallelism_after(parallelism: int, *loads: EpochLoad, now_ms: int = 60_000) -> int | None:
     history = LoadHistory(parallelism, changed_ms=0)
     for load in loads:
         history = history.followed_by(load, now_ms)
     return decide_parallelism(history, SETTINGS)
 
 
-def slow(elapsed_ms: float) -> EpochLoad:
+def slow_epoch(elapsed_ms: float) -> EpochLoad:
     return EpochLoad(elapsed_ms, lags=True)
 
 
-def quick(elapsed_ms: float) -> EpochLoad:
+def quick_epoch(elapsed_ms: float) -> EpochLoad:
     return EpochLoad(elapsed_ms, lags=False)
 
 
 # --- the decision ---------------------------------------------------------------------------------------------
 
 
-def test_epochs_that_take_too_long_while_input_lags_ask_for_as_many_subtasks_as_they_need() -> None:
-    assert after(4, *[slow(1_400)] * AGREEING) == 6
-    assert after(4, *[slow(1_001)] * AGREEING) == 5
-    assert after(4, *[slow(9_000)] * AGREEING) == 8  # no more than twice as many at a time
-    assert after(16, *[slow(9_000)] * AGREEING) is None
+def test_slow_epochs_with_lagging_input_request_the_needed_parallelism() -> None:
+    assert parallelism_after(4, *[slow_epoch(1_400)] * AGREEING) == 6
+    assert parallelism_after(4, *[slow_epoch(1_001)] * AGREEING) == 5
+    assert parallelism_after(4, *[slow_epoch(9_000)] * AGREEING) == 8  # at most twice as many at a time
+    assert parallelism_after(16, *[slow_epoch(9_000)] * AGREEING) is None
 
 
-def test_long_epochs_without_lag_and_lag_with_short_epochs_are_no_reason() -> None:
-    assert after(4, *[quick(5_000)] * AGREEING) is None
-    assert after(4, *[slow(900)] * AGREEING) is None
-    assert after(4, *[slow(100)] * AGREEING) is None
+def test_neither_long_epochs_without_lag_nor_lag_with_short_epochs_scale_up() -> None:
+    assert parallelism_after(4, *[quick_epoch(5_000)] * AGREEING) is None
+    assert parallelism_after(4, *[slow_epoch(900)] * AGREEING) is None
+    assert parallelism_after(4, *[slow_epoch(100)] * AGREEING) is None
 
 
-def test_far_shorter_epochs_ask_for_fewer_but_no_fewer_than_half() -> None:
-    assert after(8, *[quick(10)] * AGREEING) == 4
-    assert after(8, *[quick(500)] * AGREEING) == 6  # 8 * 500 / 700, rounded up
-    assert after(8, *[quick(650)] * AGREEING) is None
-    assert after(1, *[quick(10)] * AGREEING) is None
+def test_much_shorter_epochs_request_fewer_subtasks_but_at_least_half() -> None:
+    assert parallelism_after(8, *[quick_epoch(10)] * AGREEING) == 4
+    assert parallelism_after(8, *[quick_epoch(500)] * AGREEING) == 6  # 8 * 500 / 700, rounded up
+    assert parallelism_after(8, *[quick_epoch(650)] * AGREEING) is None
+    assert parallelism_after(1, *[quick_epoch(10)] * AGREEING) is None
 
 
-def test_one_epoch_is_not_enough_and_one_that_disagrees_starts_the_count_anew() -> None:
-    assert after(4, *[slow(2_000)] * (AGREEING - 1)) is None
-    assert after(4, slow(2_000), quick(10), *[slow(2_000)] * (AGREEING - 2)) is None
-    assert after(4, quick(10), *[slow(2_000)] * AGREEING) == 8
+def test_several_agreeing_epochs_are_required_and_a_disagreeing_one_resets_the_count() -> None:
+    assert parallelism_after(4, *[slow_epoch(2_000)] * (AGREEING - 1)) is None
+    assert parallelism_after(4, slow_epoch(2_000), quick_epoch(10), *[slow_epoch(2_000)] * (AGREEING - 2)) is None
+    assert parallelism_after(4, quick_epoch(10), *[slow_epoch(2_000)] * AGREEING) == 8
 
 
-def test_nothing_changes_while_the_last_change_is_young() -> None:
-    assert after(4, *[slow(2_000)] * AGREEING, now_ms=59_999) is None
-    assert after(4, *[quick(10)] * AGREEING, now_ms=59_999) is None
+def test_no_rescale_follows_within_the_cooldown_of_the_last_one() -> None:
+    assert parallelism_after(4, *[slow_epoch(2_000)] * AGREEING, now_ms=59_999) is None
+    assert parallelism_after(4, *[quick_epoch(10)] * AGREEING, now_ms=59_999) is None
 
 
-def test_a_job_outside_its_bounds_comes_inside_at_once() -> None:
-    assert after(20, quick(900), now_ms=1) == 16
+def test_a_parallelism_outside_its_bounds_is_corrected_at_once() -> None:
+    assert parallelism_after(20, quick_epoch(900), now_ms=1) == 16
     assert decide_parallelism(LoadHistory(1, 0), AutoscaleSettings(2, 4, 1000, 0)) == 2
 
 
@@ -85,11 +85,12 @@ def test_a_job_outside_its_bounds_comes_inside_at_once() -> None:
     exponent=st.sampled_from([0.0, 0.5, 0.8, 1.0]),
     noise=st.lists(st.floats(0.9, 1.1), min_size=10, max_size=10),
 )
-def test_a_constant_load_makes_it_settle_and_never_waver(
+def test_a_constant_load_converges_without_oscillation(
     start: int, fixed_ms: int, work_ms: int, exponent: float, noise: list[float]
 ) -> None:
-    """However the time depends on the parallelism, as long as more subtasks do not slow it down, nor speed it up by
-    more than their number: it moves one way, then perhaps a little back, and stays."""
+    """However the time depends on the parallelism, as long as more subtasks neither slow an epoch down nor speed it up
+    by more than their number: the parallelism moves in one direction, then perhaps a little back, and stays.
+    """
     history, moves, wobble = LoadHistory(start, changed_ms=0), [start], itertools.cycle(noise)
     for epoch in range(200):
         elapsed_ms = (fixed_ms + work_ms / history.parallelism**exponent) * next(wobble)
@@ -103,20 +104,22 @@ def test_a_constant_load_makes_it_settle_and_never_waver(
     ups = [after > before for before, after in itertools.pairwise(moves)]
     turns = sum(one != next_ for one, next_ in itertools.pairwise(ups))
     assert turns <= 1, moves
-    assert not any(next_ and not one for one, next_ in itertools.pairwise(ups)), f"up again after down: {moves}"
+    assert not any(next_ and not one for one, next_ in itertools.pairwise(ups)), (
+        f"scaled up after scaling down: {moves}"
+    )
 
 
 # --- the settings ---------------------------------------------------------------------------------------------
 
 
-def test_it_is_off_unless_asked_for_and_then_needs_a_bound() -> None:
+def test_autoscaling_is_off_by_default_and_requires_a_bound() -> None:
     assert autoscale_settings({}, 128) is None
     with pytest.raises(ConfigurationError, match=r"Set millstream\.rescale\.max"):
         autoscale_settings({"millstream.rescale.auto": "true"}, 128)
     for least, most in ((0, 4), (5, 4), (1, 129)):
-        given_ = {"millstream.rescale.min": str(least), "millstream.rescale.max": str(most)}
+        bounds = {"millstream.rescale.min": str(least), "millstream.rescale.max": str(most)}
         with pytest.raises(ConfigurationError, match="expected 1 <= min <= max <= 128"):
-            autoscale_settings({"millstream.rescale.auto": "true", **given_}, 128)
+            autoscale_settings({"millstream.rescale.auto": "true", **bounds}, 128)
     with pytest.raises(ConfigurationError, match=r"target-epoch is 0 ms"):
         autoscale_settings(
             {
@@ -128,11 +131,11 @@ def test_it_is_off_unless_asked_for_and_then_needs_a_bound() -> None:
         )
 
 
-# --- the driver does it ---------------------------------------------------------------------------------------
+# --- in the driver --------------------------------------------------------------------------------------------
 
 
 def run(settings: dict[str, str], parallelism: int, most: int = 128) -> tuple[list[int], list[Any]]:
-    """The parallelism of every epoch of a job whose epochs are all short, and its output. `most`: an operator's own."""
+    """The parallelism of every epoch of a job with only short epochs, and its output. `most`: an operator's maximum."""
     env, out = StreamExecutionEnvironment(), Collect()
     env.set_parallelism(parallelism).configure(Configuration.from_dict(settings))
     script = [item for n in range(12) for item in (n, EPOCH)]
@@ -155,18 +158,18 @@ AUTO = {
 }
 
 
-def test_a_running_job_goes_down_to_its_bound_and_loses_nothing() -> None:
+def test_a_running_job_scales_down_to_its_bound_without_losing_records() -> None:
     widths, values = run(AUTO, parallelism=8)
     assert widths == sorted(widths, reverse=True)
     assert widths[:AGREEING] == [8] * AGREEING and widths[AGREEING] == 4 and widths[-1] == 2
     assert sorted(values) == list(range(12))
 
 
-def test_without_the_setting_a_job_stays_as_it_is() -> None:
+def test_without_the_setting_the_parallelism_is_constant() -> None:
     widths, _ = run({"millstream.retention.epochs": "100"}, parallelism=8)
     assert set(widths) == {8}
 
 
-def test_a_parallelism_that_an_operator_cannot_have_leaves_the_job_as_it_is() -> None:
+def test_a_parallelism_beyond_an_operators_maximum_is_not_chosen() -> None:
     widths, values = run({**AUTO, "millstream.rescale.min": "8"}, parallelism=2, most=4)
     assert set(widths) == {2} and sorted(values) == list(range(12))

@@ -1,4 +1,4 @@
-"""An epoch is bounded in bytes as well as in records, and a job says how far behind it is."""
+"""An epoch is bounded in bytes as well as in records, and a job reports its backlog."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from millstream.testing import Collect, run
 from millstream.testing.collecting import Collected
 
 
-class Letters(Source):
-    """Two logs of texts; the record at offset n has `sizes[n]` bytes. It reads to its bound of bytes and no further."""
+class TwoLogs(Source):
+    """Two logs of texts; the record at offset n has `sizes[n]` bytes. Reads up to its bound of bytes and no further."""
 
     bounded = True
     type_info = Types.STRING()
@@ -62,7 +62,7 @@ def expected(sizes: Sequence[int]) -> list[str]:
 
 
 def results(source: Source, bytes_max: int, records_max: int = 1_000) -> tuple[list[Collected], list[EpochEntry]]:
-    """What a job over the source gives out, and its epochs."""
+    """The output of a job over the source, and its epochs."""
     out = Collect()
 
     def program(env: StreamExecutionEnvironment) -> None:
@@ -76,45 +76,45 @@ def results(source: Source, bytes_max: int, records_max: int = 1_000) -> tuple[l
     return result.of(out), history(result.manifests)
 
 
-def test_an_epoch_ends_at_its_bound_of_bytes_however_large_records_are_and_loses_none() -> None:
+def test_an_epoch_ends_at_its_byte_bound_for_records_of_any_size_without_loss() -> None:
     sizes = [10] * 20 + [5_000] * 20 + [10] * 20
-    records, _ = results(Letters(sizes), bytes_max=20_000)
+    records, _ = results(TwoLogs(sizes), bytes_max=20_000)
     assert sorted(record.value for record in records) == expected(sizes)
     epoch_bytes = Counter[int]()
     for record in records:
         epoch_bytes[record.epoch] += len(record.value)
-    # The bound, and of each log one record more: how large it is is not known before it was read.
+    # The bound, and one more record of each log: its size is unknown before it is read.
     assert max(epoch_bytes.values()) <= 20_000 + 2 * 5_100
     assert len(epoch_bytes) >= 200_000 // 30_200
 
 
 @given(st.lists(st.integers(0, 300), max_size=30), st.integers(1, 2_000), st.integers(1, 20))
-def test_whatever_the_bounds_are_every_record_is_read_once(sizes: list[int], bytes_max: int, records_max: int) -> None:
-    records, _ = results(Letters(sizes), bytes_max, records_max)
+def test_every_record_is_read_once_with_any_bounds(sizes: list[int], bytes_max: int, records_max: int) -> None:
+    records, _ = results(TwoLogs(sizes), bytes_max, records_max)
     assert sorted(record.value for record in records) == expected(sizes)
 
 
 def test_a_range_that_may_be_read_in_part_is_never_planned_as_the_last() -> None:
-    """Else its rest would be behind the end of time."""
-    source = Letters([1] * 10)
+    """Otherwise its rest would follow the end of event time."""
+    source = TwoLogs([1] * 10)
     planned = plan_input((PlannedSource("in", source, 1),), {}, 1_000, SourceContext(0, 0, 1, record_bytes_max=10))
     assert planned.has_input and not planned.exhausted
     assert [range_.bytes_max for range_ in planned.reads["in"]] == [5_000, 5_000]
 
 
-def test_epochs_say_how_many_records_are_left_behind_them() -> None:
-    _, epochs = results(Letters([1] * 50), bytes_max=1_000_000, records_max=20)
+def test_epochs_report_their_backlog() -> None:
+    _, epochs = results(TwoLogs([1] * 50), bytes_max=1_000_000, records_max=20)
     assert [epoch.behind for epoch in epochs if epoch.records_in] == [80, 60, 40, 20, 0]
 
 
-def test_an_epoch_that_ended_at_its_bytes_says_that_input_lags() -> None:
-    _, epochs = results(Letters([5_000] * 6), bytes_max=20_000)
+def test_an_epoch_that_ended_at_its_byte_bound_reports_lagging_input() -> None:
+    _, epochs = results(TwoLogs([5_000] * 6), bytes_max=20_000)
     first = next(epoch for epoch in epochs if epoch.records_in)
     assert first.records_in < 12 and first.lags  # far less than its share of records
 
 
-def test_a_source_that_cannot_count_says_nothing() -> None:
-    class Uncounted(Letters):
+def test_a_source_that_cannot_count_reports_no_backlog() -> None:
+    class Uncounted(TwoLogs):
         def backlog(self, split: Split, offset: Offset, context: SourceContext) -> int | None:
             return None if split.name == "left" else 7
 
@@ -122,8 +122,8 @@ def test_a_source_that_cannot_count_says_nothing() -> None:
     assert {epoch.behind for epoch in epochs if epoch.records_in} == {None}
 
 
-def test_a_backlog_that_is_no_number_of_records_is_refused_by_name() -> None:
-    class Wrong(Letters):
+def test_an_invalid_backlog_is_rejected_with_its_source() -> None:
+    class Wrong(TwoLogs):
         def backlog(self, split: Split, offset: Offset, context: SourceContext) -> int | None:
             return -3
 
@@ -134,7 +134,7 @@ def test_a_backlog_that_is_no_number_of_records_is_refused_by_name() -> None:
 # --- when it will have caught up ---------------------------------------------------------------------------------
 
 
-def after(*behind: int, step_ms: int = 1_000) -> Backlog:
+def catch_up_after(*behind: int, step_ms: int = 1_000) -> Backlog:
     backlog = None
     for number, count in enumerate(behind):
         backlog = backlog_after(backlog, BacklogSample(number * step_ms, count))
@@ -142,24 +142,24 @@ def after(*behind: int, step_ms: int = 1_000) -> Backlog:
     return backlog
 
 
-def test_a_backlog_that_falls_ends_when_its_fall_says_so() -> None:
-    assert after(1_000, 900, 800).caught_up_in_ms == 8_000
+def test_the_end_of_a_falling_backlog_is_extrapolated() -> None:
+    assert catch_up_after(1_000, 900, 800).caught_up_in_ms == 8_000
 
 
-def test_a_backlog_that_grows_or_stands_has_no_end_in_sight() -> None:
-    assert after(100).caught_up_in_ms is None
-    assert after(100, 100).caught_up_in_ms is None
-    assert after(100, 150).caught_up_in_ms is None
+def test_a_growing_or_constant_backlog_has_no_estimated_end() -> None:
+    assert catch_up_after(100).caught_up_in_ms is None
+    assert catch_up_after(100, 100).caught_up_in_ms is None
+    assert catch_up_after(100, 150).caught_up_in_ms is None
 
 
-def test_no_backlog_is_caught_up_at_once() -> None:
-    assert after(0).caught_up_in_ms == 0 and after(5, 0).caught_up_in_ms == 0
+def test_an_empty_backlog_is_caught_up_at_once() -> None:
+    assert catch_up_after(0).caught_up_in_ms == 0 and catch_up_after(5, 0).caught_up_in_ms == 0
 
 
-def test_what_was_long_ago_does_not_count() -> None:
+def test_old_measurements_are_ignored() -> None:
     stood_then_falls = [10_000] * 100 + [10_000 - 10 * n for n in range(61)]
-    assert after(*stood_then_falls).caught_up_in_ms == pytest.approx(940_000, rel=0.02)
-    assert len(after(*stood_then_falls).samples) == WINDOW_MS // 1_000 + 1
+    assert catch_up_after(*stood_then_falls).caught_up_in_ms == pytest.approx(940_000, rel=0.02)
+    assert len(catch_up_after(*stood_then_falls).samples) == WINDOW_MS // 1_000 + 1
 
 
 # --- how long an epoch should take -------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""BATCH reads its input in epochs of bounded size, and gives the answers of one that read it whole."""
+"""BATCH reads its input in epochs of bounded size, with the results of a job that reads it in one epoch."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from millstream.datastream.window import EventTimeSessionWindows, TumblingEventT
 from millstream.jobs.epochs.epoch_statistics import statistics_of
 from millstream.testing import Collect, Result, Script, run
 
-# Far out of order, so that any epoch that moved event time on would make the records of the next ones late.
+# Far out of order: an epoch that advanced the watermark would make the records of the next ones late.
 DISORDER = [n * 37 % 100 for n in range(100)]
 Build = Callable[[DataStream], DataStream]
 
 
 class TimerAfterAll(KeyedProcessFunction):
-    """Counts what came before each timer, and tells the event time of its calls."""
+    """Counts the records before each timer, and emits the watermark of its calls."""
 
     def open(self, runtime_context: Any) -> None:
         self.seen = 0
@@ -36,7 +36,7 @@ class TimerAfterAll(KeyedProcessFunction):
 
 
 class AlarmByTheClock(KeyedProcessFunction):
-    """Sets timers by the clock, for long ago and for tomorrow; each sets another one for later."""
+    """Sets processing-time timers, in the distant past and for the next day; each sets another one for later."""
 
     def open(self, runtime_context: Any) -> None:
         self.seen = runtime_context.get_list_state(ListStateDescriptor("seen", Types.LONG()))
@@ -83,18 +83,21 @@ PROGRAMS: dict[str, Build] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_batch_in_many_epochs_gives_what_batch_in_one_gives(name: str) -> None:
+def test_batch_in_many_epochs_agrees_with_batch_in_one_epoch(name: str) -> None:
     whole, parts = Collect(), Collect()
     assert batch(PROGRAMS[name], whole, None).epochs == 1
     assert batch(PROGRAMS[name], parts, 7).epochs > 10
     assert sorted(parts.values) == sorted(whole.values) and whole.values
 
 
-def test_no_epoch_of_a_batch_job_reads_more_than_its_bound_and_only_the_last_tells_aggregates() -> None:
+def test_epochs_of_a_batch_job_are_bounded_and_only_the_last_one_emits_aggregates() -> None:
     out = Collect()
     result = batch(PROGRAMS["reduce"], out, 7)
-    told = [
+    epochs_with_output = [
         statistics for manifest in result.manifests if (statistics := statistics_of(manifest)) and "in" in statistics
     ]
-    assert max(statistics["in"] for statistics in told) <= 7 and sum(statistics["in"] for statistics in told) == 100
-    assert [statistics["out"] for statistics in told if statistics["out"]] == [3]
+    assert (
+        max(statistics["in"] for statistics in epochs_with_output) <= 7
+        and sum(statistics["in"] for statistics in epochs_with_output) == 100
+    )
+    assert [statistics["out"] for statistics in epochs_with_output if statistics["out"]] == [3]

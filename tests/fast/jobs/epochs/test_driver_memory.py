@@ -1,4 +1,4 @@
-"""The driver's memory is changed by its loop and read by other threads: wherever these meet, it tells the truth."""
+"""The driver's memory is written by its loop and read by other threads: every interleaving reads a consistent state."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def manifest(epoch: int) -> Manifest:
 
 
 def memory_ahead_by(epochs: int) -> DriverMemory:
-    """Epoch 10 stands, the ones after it are acknowledged, and the first of them is being committed."""
+    """Epoch 10 is committed, later ones are acknowledged, and the first of them is being committed."""
     planned = InputPlan({}, {}, frozenset(), False, False, 0, 0)
     ahead = AcknowledgedEpochs(manifest(10))
     for epoch in range(11, 11 + epochs):
@@ -36,8 +36,9 @@ def memory_ahead_by(epochs: int) -> DriverMemory:
 
 
 def interrupted(step: int, act: Callable[[], Any], other: Callable[[], Any]) -> Iterator[Any]:
-    """What `act` gives, and `other`, if another thread does that before step `step` of it: Python's own steps, between
-    which it may go from one thread to another. Nothing, if it has fewer."""
+    """The result of `act`, and of `other` if another thread runs it before bytecode step `step` of `act`, between which
+    Python may switch threads. None if it has fewer steps.
+    """
     steps, answers = count(), []
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
@@ -59,8 +60,8 @@ def interrupted(step: int, act: Callable[[], Any], other: Callable[[], Any]) -> 
 
 
 @pytest.mark.parametrize("epochs", [1, 2])
-def test_whoever_asks_while_a_commit_is_noted_hears_of_the_newest_epoch_and_never_of_one_before(epochs: int) -> None:
-    """An epoch that follows an older one reads its input once more."""
+def test_a_read_during_a_commit_returns_the_newest_epoch_and_never_an_older_one(epochs: int) -> None:
+    """An epoch planned after an older one would read its input again."""
     newest = 10 + epochs
     for reads_first in (True, False):
         for step in count():

@@ -1,4 +1,4 @@
-"""What an epoch's statistics tell, in the manifest and on the screen."""
+"""The statistics of an epoch, in the manifest and on the screen."""
 
 from __future__ import annotations
 
@@ -44,18 +44,18 @@ def totals(env: StreamExecutionEnvironment, script: list[Any] = NUMBERS, out: Co
     keyed.process(Total()).uid("totals").sink_to(out or Collect()).uid("out")
 
 
-def told(result: Result) -> list[dict[str, Any]]:
+def run_statistics(result: Result) -> list[dict[str, Any]]:
     """The statistics of the epochs that ran."""
-    found = [statistics_of(manifest) for manifest in result.manifests]
-    assert None not in found
-    return [one for one in found if one is not None and "run_ms" in one]
+    statistics = [statistics_of(manifest) for manifest in result.manifests]
+    assert None not in statistics
+    return [entry for entry in statistics if entry is not None and "run_ms" in entry]
 
 
-# --- what is gathered -----------------------------------------------------------------------------------------
+# --- collected statistics -------------------------------------------------------------------------------------
 
 
-def test_an_epoch_tells_what_it_read_gave_out_and_changed() -> None:
-    first, second, third = told(run(totals, parallelism=2))
+def test_an_epoch_reports_its_input_output_and_state_changes() -> None:
+    first, second, third = run_statistics(run(totals, parallelism=2))
     assert [(one["in"], one["out"]) for one in (first, second, third)] == [(10, 10), (20, 20), (30, 30)]
     assert [one["rounds"] for one in (first, second, third)] == [1, 1, 1]
     assert (first["new_rows"], first["rows"]) == (7, 7)
@@ -63,39 +63,41 @@ def test_an_epoch_tells_what_it_read_gave_out_and_changed() -> None:
     assert 0 < second["new_bytes"] < second["bytes"]
 
 
-def test_times_are_told_by_operator_and_kind() -> None:
-    operators = told(run(totals))[1]["operators"]
+def test_times_are_reported_by_operator_and_kind() -> None:
+    operators = run_statistics(run(totals))[1]["operators"]
     keyed, sink, source = operators["totals"], operators["out"], operators["numbers"]
     assert keyed["user_us"] > 0 and keyed["read_us"] > 0 and keyed["write_us"] > 0 and keyed["staging_us"] == 0
     assert sink["staging_us"] > 0 and sink["user_us"] == sink["read_us"] == sink["write_us"] == 0
     assert source["user_us"] > 0 and source["read_us"] == source["new_bytes"] == 0
 
 
-def test_the_tasks_of_an_operator_add_up_to_it() -> None:
-    keyed = told(run(totals, parallelism=3))[1]["operators"]["totals"]
+def test_the_tasks_of_an_operator_add_up_to_its_total() -> None:
+    keyed = run_statistics(run(totals, parallelism=3))[1]["operators"]["totals"]
     assert [row[0] for row in keyed["tasks"]] == [0, 1, 2]
     for number, column in enumerate(TASK_COLUMNS, start=1):
         parts = sum(row[number] for row in keyed["tasks"])
         assert abs(keyed[column] - parts) <= 3  # each task's time is rounded down
 
 
-def test_of_many_tasks_only_the_spread_is_kept() -> None:
-    few, many = (told(run(totals, parallelism=n))[1]["operators"]["totals"] for n in (TASKS_MAX, 2 * TASKS_MAX))
+def test_many_tasks_are_stored_as_their_spread() -> None:
+    few, many = (
+        run_statistics(run(totals, parallelism=n))[1]["operators"]["totals"] for n in (TASKS_MAX, 2 * TASKS_MAX)
+    )
     assert len(few["tasks"]) == TASKS_MAX and "spread" not in few
     assert many["count"] == 2 * TASKS_MAX and "tasks" not in many
-    given = many["spread"]["in"]
-    assert given["min"] == 0 and 0 < given["max"] <= 20 and 0 <= given["slowest"] < 2 * TASKS_MAX
+    spread = many["spread"]["in"]
+    assert spread["min"] == 0 and 0 < spread["max"] <= 20 and 0 <= spread["slowest"] < 2 * TASKS_MAX
     assert len(json.dumps(many)) < 2 * len(json.dumps(few))
 
 
-def test_every_stage_tells_how_long_its_tasks_took_and_waited_for_barriers() -> None:
-    stages = told(run(totals, parallelism=2))[0]["stages"]
+def test_every_stage_reports_the_run_and_barrier_wait_times_of_its_tasks() -> None:
+    stages = run_statistics(run(totals, parallelism=2))[0]["stages"]
     assert [stage["tasks"] for stage in stages] == [1, 2]
     assert all(0 < stage["took_us"]["min"] <= stage["took_us"]["max"] for stage in stages)
     assert stages[0]["alignment_us"]["max"] == 0
 
 
-def test_the_next_manifest_tells_how_commit_and_publishing_went() -> None:
+def test_the_next_manifest_reports_commit_and_publishing_times() -> None:
     result = run(totals)
     entries = history(result.manifests)
     assert [entry.status for entry in entries] == ["published"] * 3 + ["finished"]
@@ -104,19 +106,19 @@ def test_the_next_manifest_tells_how_commit_and_publishing_went() -> None:
     assert entries[3].run_ms is None and entries[3].duration_ms is None
 
 
-def test_failures_before_an_epoch_are_counted_until_it_is_committed() -> None:
+def test_failed_attempts_of_an_epoch_are_counted_until_it_is_committed() -> None:
     result = run(lambda env: totals(env, [1, 2, EPOCH, 3, CRASH, 4, EPOCH, 5]))
     assert result.restarts == 1
-    assert sum(one["failures"] for one in told(result)) == 1 and told(result)[-1]["failures"] == 0
+    assert sum(one["failures"] for one in run_statistics(result)) == 1 and run_statistics(result)[-1]["failures"] == 0
 
 
-def test_an_epoch_that_read_all_it_was_allowed_to_says_that_input_lags() -> None:
-    lags = [one["lags"] for one in told(run(lambda env: totals(env, list(range(25))), epoch_records=10))]
+def test_an_epoch_that_used_its_whole_budget_reports_lagging_input() -> None:
+    lags = [one["lags"] for one in run_statistics(run(lambda env: totals(env, list(range(25))), epoch_records=10))]
     assert lags == [True, True, False]
-    assert [one["lags"] for one in told(run(totals))] == [False, False, False]
+    assert [one["lags"] for one in run_statistics(run(totals))] == [False, False, False]
 
 
-class Seen(MapFunction, CheckpointedFunction):
+class ListOfRecords(MapFunction, CheckpointedFunction):
     def initialize_state(self, context: Any) -> None:
         descriptor = ListStateDescriptor("seen", Types.LONG())
         self.seen = context.get_operator_state_store().get_list_state(descriptor)
@@ -126,33 +128,33 @@ class Seen(MapFunction, CheckpointedFunction):
         return value
 
     def snapshot_state(self, context: Any) -> None:
-        """All is in the list already."""
+        """The list is up to date."""
 
 
 def test_operator_state_counts_as_state_too() -> None:
     def build(env: StreamExecutionEnvironment) -> None:
         numbers = env.add_source(Script([1, 2, EPOCH, 3]), "numbers")
-        numbers.map(Seen()).uid("seen").sink_to(Collect())
+        numbers.map(ListOfRecords()).uid("seen").sink_to(Collect())
 
-    first, second = (one["operators"]["seen"] for one in told(run(build)))
-    assert (first["rows"], second["rows"], second["new_rows"]) == (2, 3, 3)  # the list is stored whole
+    first, second = (one["operators"]["seen"] for one in run_statistics(run(build)))
+    assert (first["rows"], second["rows"], second["new_rows"]) == (2, 3, 3)  # the list is stored in full
     assert second["bytes"] > 0 and second["write_us"] > 0
 
 
-def test_the_rounds_of_a_loop_are_counted_and_added_up() -> None:
+def test_the_rounds_of_a_loop_are_counted_and_summed() -> None:
     def build(env: StreamExecutionEnvironment) -> None:
         loop = env.add_source(Script([3, 1], type_info=Types.LONG())).iterate()
         less = loop.map(lambda n: n - 1, Types.LONG()).uid("less")
         loop.close_with(less.filter(lambda n: n > 0))
         less.filter(lambda n: n == 0).sink_to(Collect()).uid("out")
 
-    first = told(run(build))[0]
+    first = run_statistics(run(build))[0]
     assert first["rounds"] >= 3 and first["out"] == 2
     less = first["operators"]["less"]
     assert less["in"] == 4 and [row[:2] for row in less["tasks"]] == [[0, 4]]
 
 
-# --- whose they are -------------------------------------------------------------------------------------------
+# --- ownership ------------------------------------------------------------------------------------------------
 
 
 def test_a_restored_or_older_manifest_has_no_statistics_of_its_own() -> None:
@@ -178,14 +180,14 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     return folder
 
 
-def printed(job: str, **options: Any) -> str:
+def print_statistics(job: str, **options: Any) -> str:
     screen = io.StringIO()
     assert show_checkpoints(job, screen=screen, now_ms=0, **options) == 0
     return screen.getvalue()
 
 
-def test_the_history_lists_every_epoch_and_sums_them_up(store: str) -> None:
-    lines = printed(store).splitlines()
+def test_the_history_lists_every_epoch_and_their_totals(store: str) -> None:
+    lines = print_statistics(store).splitlines()
     assert lines[0].split()[:4] == ["epoch", "triggered", "took", "run"]
     assert [line.split()[0] for line in lines[1:5]] == ["1", "2", "3", "4"]
     assert lines[1].endswith("published") and lines[4].endswith("finished")
@@ -193,28 +195,30 @@ def test_the_history_lists_every_epoch_and_sums_them_up(store: str) -> None:
     assert next(line for line in lines if line.startswith("in ")).split() == ["in", "10", "20", "30", "30"]
 
 
-def test_only_the_newest_are_listed_when_asked_but_the_summary_is_of_all(store: str) -> None:
-    shown = json.loads(printed(store, last=2, as_json=True))
+def test_a_limit_lists_the_newest_epochs_but_the_summary_covers_all(store: str) -> None:
+    shown = json.loads(print_statistics(store, last=2, as_json=True))
     assert [one["epoch"] for one in shown["epochs"]] == [3, 4]
     assert shown["summary"]["records_in"] == {"min": 10, "avg": 20.0, "p99": 30, "max": 30}
 
 
 def test_one_epoch_is_shown_by_operator_and_task(store: str) -> None:
-    text = printed(store, epoch=2)
-    assert text == printed(f"{store}@2")
+    text = print_statistics(store, epoch=2)
+    assert text == print_statistics(f"{store}@2")
     rows = [line.split() for line in text.splitlines()]
     at = next(number for number, row in enumerate(rows) if row[:1] == ["KEYED"])
     assert rows[at][2:5] == ["all", "20", "20"]
     assert [row[0] for row in rows[at + 1 : at + 3]] == ["0", "1"]
-    keyed = json.loads(printed(store, epoch=2, as_json=True))["statistics"]["operators"]["totals"]
+    keyed = json.loads(print_statistics(store, epoch=2, as_json=True))["statistics"]["operators"]["totals"]
     assert sum(task["in"] for task in keyed["tasks"]) == 20
 
 
-def test_the_epoch_that_ended_the_job_says_that_it_ran_nothing(store: str) -> None:
-    assert printed(store, epoch=4) == "epoch 4: finished; it has no statistics of its own\n"
+def test_the_closing_epoch_reports_that_it_ran_no_task(store: str) -> None:
+    assert print_statistics(store, epoch=4) == "epoch 4: finished; it has no statistics of its own\n"
 
 
-def test_what_is_not_there_is_said_with_what_is(store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_epoch_or_operator_is_reported_with_the_existing_ones(
+    store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert show_checkpoints(store, epoch=77) == 2
     assert "has no epoch 77; retained are 1 to 4" in capsys.readouterr().err
     assert show_checkpoints(str(tmp_path)) == 2

@@ -1,4 +1,4 @@
-"""What a failure of an epoch means is told whatever happens to the store meanwhile."""
+"""The meaning of an epoch's failure is reported whatever happens to the store concurrently."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ REF = SegmentRef("segments/op/total/000000000001-00000-a.arrow", 1, 0, 128, 0, 1
 OTHER = "segments/op/total/000000000002-00000-b.arrow"
 
 
-class Swept(LocalStore):
-    """Its segments vanish just after they were seen."""
+class StoreWithVanishingSegments(LocalStore):
+    """Its segments vanish just after they were listed."""
 
     def exists(self, name: str) -> bool:
         return name.startswith("segments/") or super().exists(name)
 
 
-def test_a_store_that_is_away_is_told_from_a_file_that_another_machine_has_not_sent(tmp_path: Path) -> None:
-    """For the second nobody is cut off from the store: it is a loss, unless an epoch less far ahead finds the file."""
+def test_an_unreachable_store_is_distinguished_from_a_file_another_machine_has_not_uploaded(tmp_path: Path) -> None:
+    """In the second case the store is reachable: the file is lost, unless an epoch less far ahead can read it."""
     log = ManifestLog(LocalStore(tmp_path))
     for error, excuse in ((StoreAwayError("no answer"), "away"), (UnsentFileError("not sent"), "lost")):
         report = FailureReport("op", "op", "", "state", type(error).__name__, error.message, "")
@@ -35,7 +35,7 @@ def test_a_store_that_is_away_is_told_from_a_file_that_another_machine_has_not_s
 
 
 def test_a_file_that_vanishes_while_the_damage_is_measured_does_not_hide_the_damage(tmp_path: Path) -> None:
-    store = Swept(tmp_path)
+    store = StoreWithVanishingSegments(tmp_path)
     account = OperatorAccount(subtasks={0: SubtaskAccount(tables=StoredTables({"total": (REF,)}))})
     first = Manifest(job="j", job_id="j1", epoch=1, parent=0, created_ms=0, run="a", states={"op": to_json(account)})
     log = ManifestLog(store)

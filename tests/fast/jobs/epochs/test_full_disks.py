@@ -1,4 +1,4 @@
-"""A store whose disk is full: it makes room by itself, a start does, and a command does."""
+"""A store on a full disk: the job frees space itself, and so do a start and a command."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def new_name() -> str:
     return f"full-{next(_STORES)}"
 
 
-def prepared(store: Store, out: Collect, epochs: int = EPOCHS) -> Job:
+def prepare_job(store: Store, out: Collect, epochs: int = EPOCHS) -> Job:
     env = StreamExecutionEnvironment.get_execution_environment()
     settings = Configuration().set_integer("millstream.retention.epochs", 2)
     settings.set_string("restart-strategy.type", "fixed-delay").set_string("restart-strategy.fixed-delay.delay", "1 ms")
@@ -49,72 +49,74 @@ def prepared(store: Store, out: Collect, epochs: int = EPOCHS) -> Job:
     return Launch(ManualClock(), LocalRunner(), store).prepare(env._graph("full"), env._job_settings())
 
 
-def named(store: Store) -> set[str]:
+def named_by_manifests(store: Store) -> set[str]:
     log = ManifestLog(store)
     return {name for epoch in log.epochs() for name in named_files(log.read(epoch))}
 
 
-def stored(store: Store) -> set[str]:
+def stored_files(store: Store) -> set[str]:
     return {*store.list("segments"), *store.list("staged")}
 
 
 @pytest.mark.slow
-def test_a_job_that_writes_more_than_its_disk_holds_makes_room_and_goes_on() -> None:
+def test_a_job_that_writes_more_than_its_disk_holds_frees_space_and_continues() -> None:
     store, out = FullStore(new_name(), Room(200_000)), Collect()
-    prepared(store, out).start().result()
+    prepare_job(store, out).start().result()
     assert len(out.values) == len(set(out.values)) == EPOCHS * KEYS
-    assert store.room.refusals, "it had room, and nothing is shown"
+    assert store.room.refusals, "the disk was never full, so the test shows nothing"
 
 
-def test_what_failed_runs_have_left_is_swept_although_no_epoch_has_passed_it() -> None:
-    """The first epoch fails for lack of room, with a file of it left. There is no room for that and the epoch."""
+def test_files_of_failed_runs_are_swept_before_the_first_commit() -> None:
+    """The first epoch fails for lack of space and leaves a file. There is not enough space for that file and the
+    epoch.
+    """
     store, out = FullStore(new_name(), Room(9_000)), Collect()
     refused = threading.Event()
-    job = prepared(store, out, epochs=1)
+    job = prepare_job(store, out, epochs=1)
     job.board.listen(lambda progress: refused.set() if progress.last_error else None)
     job.start()
     assert refused.wait(60)
     store.room.free_bytes += 29_000 - 9_000
     job.result()
     assert len(out.values) == KEYS
-    prepared(store, Collect(), epochs=1).start().result()
-    assert stored(store) <= named(store)
+    prepare_job(store, Collect(), epochs=1).start().result()
+    assert stored_files(store) <= named_by_manifests(store)
 
 
 @pytest.mark.slow
-def test_a_disk_that_is_full_for_some_writes_at_any_moment_costs_time_and_nothing_else(
+def test_a_temporarily_full_disk_at_any_write_only_delays_the_job(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Sweeper, "__init__", partialmethod(Sweeper.__init__, every_epochs=2))
     store = FullStore(new_name())
-    prepared(store, Collect(), epochs=4).start().result()
+    prepare_job(store, Collect(), epochs=4).start().result()
     for first in range(1, store.room.writes + 1):
-        # The claim of a new store, and what was refused to it, is the business of who starts the job.
+        # Claiming a new store, and a failure of the claim, is up to the caller that starts the job.
         store, out = FullStore(new_name(), Room()), Collect()
-        job = prepared(store, out, epochs=4)
+        job = prepare_job(store, out, epochs=4)
         store.room.full_writes = range(store.room.writes + first, store.room.writes + first + 3)
         job.start().result()
         assert sorted(out.values) == sorted(set(out.values)) and len(out.values) == 4 * KEYS
         store.room.full_writes = range(0)
-        prepared(store, Collect(), epochs=4).start().result()
-        assert stored(store) == named(store)
+        prepare_job(store, Collect(), epochs=4).start().result()
+        assert stored_files(store) == named_by_manifests(store)
 
 
 def full(epochs: int = 12) -> FullStore:
-    """The store of a job that was never swept, without a byte of room."""
+    """The store of a job that was never swept, without a free byte."""
     name = new_name()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Sweeper, "sweep", lambda *_: False)
-        prepared(MemoryStore(name), Collect(), epochs).start().result()
+        prepare_job(MemoryStore(name), Collect(), epochs).start().result()
     return FullStore(name, Room(0))
 
 
-def test_a_start_on_a_full_disk_sweeps_before_it_gives_up() -> None:
+def test_a_start_on_a_full_disk_sweeps_before_it_fails() -> None:
     store = full()
     with pytest.raises(StoreFullError):
         store.check_writable()
-    prepared(store, Collect(), epochs=12).start().result()
-    assert ManifestLog(store).epochs() == [12, 13] and stored(store) == named(store)
+    prepare_job(store, Collect(), epochs=12).start().result()
+    assert ManifestLog(store).epochs() == [12, 13] and stored_files(store) == named_by_manifests(store)
 
 
 def test_a_start_sweeps_no_store_of_another_job() -> None:
@@ -128,7 +130,7 @@ def test_a_start_sweeps_no_store_of_another_job() -> None:
     assert store.list("") == before
 
 
-def test_a_sweep_needs_no_room_and_removes_what_no_epoch_names_before_any_epoch() -> None:
+def test_a_sweep_needs_no_space_and_removes_unreferenced_files_before_epochs() -> None:
     store = full()
     store.room.refusals.clear()
     orphan = segment_name("sum", "total", 1, 0, "lost")
@@ -138,14 +140,16 @@ def test_a_sweep_needs_no_room_and_removes_what_no_epoch_names_before_any_epoch(
         patch.setattr(FullStore, "delete", lambda self, name: removed.append(name) or MemoryStore.delete(self, name))
         Sweeper(store, lambda: 0, RetentionPolicy(1)).sweep(ManifestLog(store).newest())
     assert store.room.refusals == []
-    assert ManifestLog(store).epochs() == [13] and stored(store) == named(store)
+    assert ManifestLog(store).epochs() == [13] and stored_files(store) == named_by_manifests(store)
     assert removed.index(orphan) < min(removed.index(name) for name in removed if name.startswith("manifests/"))
 
 
-def test_a_savepoint_or_lease_that_fails_for_lack_of_room_holds_nothing() -> None:
+def test_a_savepoint_or_lease_that_fails_for_lack_of_space_pins_nothing() -> None:
     store = full()
     store.room.free_bytes = 1 << 20
-    store.put(removal_name(RemovalName(3, 5, "a1")), b"")  # its sweeper died: whoever comes decides against it
+    store.put(
+        removal_name(RemovalName(3, 5, "a1")), b""
+    )  # its sweeper died: the next caller decides against the removal
     for hold in (lambda: pin_epoch(store, Pin("saved", 4, "savepoint", 0)), lambda: LeasedEpoch(store, 4, lambda: 0)):
         store.room.full_writes = range(store.room.writes + 2, store.room.writes + 3)
         with pytest.raises(StoreFullError):
@@ -154,20 +158,20 @@ def test_a_savepoint_or_lease_that_fails_for_lack_of_room_holds_nothing() -> Non
     pin_epoch(store, Pin("saved", 4, "savepoint", 0))
 
 
-def test_a_fork_that_fails_for_lack_of_room_holds_nothing() -> None:
+def test_a_fork_that_fails_for_lack_of_space_pins_nothing() -> None:
     store = MemoryStore(full().url.removeprefix("memory://"))
     snapshot = StoredSnapshot("saved", store, ManifestLog(store).read(4))
     with pytest.raises(StoreFullError):
         claim_fork(FullStore(new_name(), Room(0)), snapshot, "forked", 0)
     assert store.list("pins") == []
-    lost = LostAnswer(new_name())
+    lost = LostResponse(new_name())
     with pytest.raises(StoreAwayError):
         claim_fork(lost, snapshot, "forked", 0)
     assert read_job_record(lost) is not None and len(store.list("pins")) == 1
 
 
-class LostAnswer(MemoryStore):
-    """It does what it is asked, and the answer is lost."""
+class LostResponse(MemoryStore):
+    """Performs each write, and its response is lost."""
 
     def create(self, name: str, data: bytes) -> bool:
         super().create(name, data)
@@ -181,4 +185,4 @@ def test_a_sweep_of_a_full_disk_respects_pins_and_leases() -> None:
     held = LeasedEpoch(below, 5, lambda: 0)
     Sweeper(store, lambda: 0, RetentionPolicy(1)).sweep(ManifestLog(store).newest())
     assert ManifestLog(store).epochs() == [3, 5, 13]
-    assert stored(store) == named(store) and held.manifest == ManifestLog(store).read(5)
+    assert stored_files(store) == named_by_manifests(store) and held.manifest == ManifestLog(store).read(5)

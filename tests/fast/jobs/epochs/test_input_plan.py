@@ -1,4 +1,4 @@
-"""How far an epoch reads: a budget shared by what splits have, and sources of very many splits."""
+"""How far an epoch reads: a budget shared among splits by their backlog, and sources of very many splits."""
 
 from __future__ import annotations
 
@@ -34,35 +34,33 @@ CONTEXT = SourceContext(now_ms=0, run_started_ms=0, parallelism=2)
 # --- shares ---------------------------------------------------------------------------------------------------
 
 
-def shared(stored: list[int], budget: int) -> list[tuple[int, int]]:
+def share_budget(stored: list[int], budget: int) -> list[tuple[int, int]]:
     return share_out([0] * len(stored), budget, lambda i, share: min(stored[i], share))
 
 
-def test_one_busy_split_of_ten_thousand_gets_the_budget_that_the_idle_ones_leave() -> None:
+def test_one_busy_split_of_ten_thousand_gets_the_budget_unused_by_idle_ones() -> None:
     stored = [0] * 9_999 + [10**9]
-    assert shared(stored, 500_000)[-1][0] == 500_000
+    assert share_budget(stored, 500_000)[-1][0] == 500_000
     one_record_each = [1] * 9_999 + [10**9]
-    assert shared(one_record_each, 500_000)[-1][0] >= 490_000
+    assert share_budget(one_record_each, 500_000)[-1][0] >= 490_000
 
 
 @given(st.lists(st.integers(0, 500) | st.integers(0, 100_000), max_size=40), st.integers(1, 50_000))
-def test_shares_keep_to_the_budget_and_nobody_with_more_to_give_gets_less_than_another(
-    stored: list[int], budget: int
-) -> None:
-    given_ = shared(stored, budget)
+def test_shares_respect_the_budget_and_no_split_with_a_larger_backlog_gets_less(stored: list[int], budget: int) -> None:
+    shares = share_budget(stored, budget)
     waiting = [amount for amount in stored if amount]
-    assert sum(stop for stop, _ in given_) <= max(budget, len(waiting))
-    largest = max((share for _, share in given_), default=0)
-    for amount, (stop, share) in zip(stored, given_, strict=True):
+    assert sum(stop for stop, _ in shares) <= max(budget, len(waiting))
+    largest = max((share for _, share in shares), default=0)
+    for amount, (stop, share) in zip(stored, shares, strict=True):
         assert stop == min(amount, share)
         assert stop == amount or share == largest
     if budget >= 1_000 and sum(stored) > budget:
-        # What is taken to be needed may be eight times what is: of a large budget an eighth is read at least.
-        assert sum(stop for stop, _ in given_) >= budget // 8
+        # The estimated need may be eight times the real one: at least an eighth of a large budget is read.
+        assert sum(stop for stop, _ in shares) >= budget // 8
 
 
 @given(st.lists(st.integers(0, 9), max_size=30), st.integers(1, 8))
-def test_splits_stay_at_home_and_no_subtask_has_two_more_than_another(before: list[int], parallelism: int) -> None:
+def test_splits_stay_on_their_subtask_and_counts_differ_by_at_most_one(before: list[int], parallelism: int) -> None:
     names = [f"split {number}" for number in range(len(before) + 3)]
     settled = homes(names, dict(zip(names, before, strict=False)), parallelism)
     counts = [list(settled.values()).count(subtask) for subtask in range(parallelism)]
@@ -70,15 +68,15 @@ def test_splits_stay_at_home_and_no_subtask_has_two_more_than_another(before: li
     assert homes(names, settled, parallelism) == settled
 
 
-# --- splits that are not listed any more -----------------------------------------------------------------------
+# --- splits that are no longer listed --------------------------------------------------------------------------
 
 
-def plan_of(source: Source, positions: dict[str, SplitPosition], **given: Any) -> InputPlan:
-    return plan_input((PlannedSource("in", source, 2),), {"in": positions}, 1_000_000, CONTEXT, **given)
+def plan_of(source: Source, positions: dict[str, SplitPosition], **options: Any) -> InputPlan:
+    return plan_input((PlannedSource("in", source, 2),), {"in": positions}, 1_000_000, CONTEXT, **options)
 
 
 @pytest.mark.parametrize("sequential", [False, True])
-def test_splits_that_stand_in_a_file_as_finished_are_not_read_again(sequential: bool) -> None:
+def test_splits_listed_as_finished_in_a_file_are_not_read_again(sequential: bool) -> None:
     plan = plan_of(TenRecords(["a", "b", "c"], sequential), {"b": SplitPosition(4)}, finished={"in": {"a"}})
     assert [(range_.split.name, range_.start) for range_ in plan.reads["in"]] == [("b", 4), ("c", 0)]
 
@@ -86,7 +84,7 @@ def test_splits_that_stand_in_a_file_as_finished_are_not_read_again(sequential: 
 # --- sources of very many splits -------------------------------------------------------------------------------
 
 
-def test_of_a_sequential_source_only_the_first_unfinished_splits_are_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_first_unfinished_splits_of_a_sequential_source_are_planned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(input_planner, "SPLITS_AT_ONCE", 3)
     source = TenRecords([f"{number:03d}" for number in range(100)], sequential=True)
     positions = {"000": SplitPosition(10, True), "001": SplitPosition(10, True), "003": SplitPosition(10, True)}
@@ -98,28 +96,28 @@ def test_of_a_sequential_source_only_the_first_unfinished_splits_are_planned(mon
     assert later.cursors == {"in": Cursor(7, 100, (4, 5, 6))}
 
 
-def test_a_split_that_takes_long_does_not_make_finished_ones_be_looked_at_again(
+def test_a_slow_split_does_not_cause_finished_ones_to_be_checked_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(input_planner, "SPLITS_AT_ONCE", 3)
     source = TenRecords([f"{number:03d}" for number in range(100)], sequential=True)
     positions: dict[str, SplitPosition] = {}
     cursors: Mapping[str, Cursor] = {}
-    looks = 0
+    checks = 0
 
     class Counted(dict[str, SplitPosition]):
         def get(self, name: str, default: Any = None) -> Any:
-            nonlocal looks
-            looks += 1
+            nonlocal checks
+            checks += 1
             return super().get(name, default)
 
     for _ in range(49):
         plan = plan_of(source, Counted(positions), cursors=cursors)
         cursors = plan.cursors
         names = [range_.split.name for range_ in plan.reads["in"]]
-        assert names[0] == "000" and len(names) == 3, "the first is never done"
+        assert names[0] == "000" and len(names) == 3, "the first split is never finished"
         positions |= {name: SplitPosition(10, True) for name in names[1:]}
-    assert looks <= 49 * 6
+    assert checks <= 49 * 6
 
 
 def lines_of(tmp_path: Any, files: int) -> None:
@@ -151,10 +149,10 @@ def test_a_job_that_reads_many_files_has_small_manifests_and_reads_each_once(
     assert sum(file.splits for file in files) + len(newest.sources[uid]) == 40
     assert all(len(manifest.sources[uid]) <= 5 + 2 * 4 for manifest in result.manifests)
     again = run(lambda env: read_files(env, tmp_path), epoch_records=8, store="many-files")
-    assert capsys.readouterr().out == "" and not again.manifests  # it had ended
+    assert capsys.readouterr().out == "" and not again.manifests  # the job had ended
 
 
-def test_a_list_of_finished_splits_that_was_exchanged_is_noticed(tmp_path: Any, short_lists: None) -> None:
+def test_a_replaced_list_of_finished_splits_is_detected(tmp_path: Any, short_lists: None) -> None:
     lines_of(tmp_path, 20)
     result = run(lambda env: read_files(env, tmp_path), epoch_records=8, store="exchanged-lists")
     store, [files] = open_store("memory://exchanged-lists"), result.manifests[-1].finished.values()
@@ -165,7 +163,7 @@ def test_a_list_of_finished_splits_that_was_exchanged_is_noticed(tmp_path: Any, 
 
 
 @pytest.mark.parametrize("copied", [False, True], ids=["a fork", "a savepoint in a folder of its own"])
-def test_a_job_that_starts_elsewhere_knows_the_splits_that_stand_in_lists(
+def test_a_job_started_on_another_machine_reads_the_lists_of_finished_splits(
     tmp_path: Any, short_lists: None, capsys: pytest.CaptureFixture[str], copied: bool
 ) -> None:
     lines_of(tmp_path, 40)
@@ -192,7 +190,7 @@ def test_a_job_that_starts_elsewhere_knows_the_splits_that_stand_in_lists(
     assert sum(file.splits for file in newest.finished[uid]) + len(newest.sources[uid]) == 40
 
 
-def test_event_time_waits_for_the_splits_that_are_not_read_yet(tmp_path: Any, short_lists: None) -> None:
+def test_the_watermark_waits_for_unread_splits(tmp_path: Any, short_lists: None) -> None:
     lines_of(tmp_path, 12)
 
     def build(env: StreamExecutionEnvironment) -> None:
@@ -207,13 +205,13 @@ def test_event_time_waits_for_the_splits_that_are_not_read_yet(tmp_path: Any, sh
     assert all(at == min(watermarks) for at, behind in zip(watermarks, unread, strict=True) if behind)
 
 
-def test_manifests_without_lists_are_still_of_the_first_format() -> None:
+def test_manifests_without_lists_still_have_the_first_format() -> None:
     plain = Manifest(job="j", job_id="j1", epoch=1, parent=0, created_ms=0, run="a")
     assert b'"millstream-manifest-1"' in encode(plain) and b"finished" not in encode(plain)
     assert decode(encode(plain), "manifests/000000000001.json") == plain
 
 
-def test_a_split_that_vanished_unfinished_fails_the_job_and_nothing_is_skipped() -> None:
+def test_a_split_that_vanished_unfinished_fails_the_job_without_skipping_records() -> None:
     logs = TenRecords(["a", "b"])
     with pytest.raises(Exception, match=r"no longer lists split 'b'.*not to its end"):
         plan_of(TenRecords(["a"]), {"a": SplitPosition(10, True), "b": SplitPosition(4)})

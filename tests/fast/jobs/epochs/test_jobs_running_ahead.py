@@ -1,4 +1,4 @@
-"""Jobs whose epochs run ahead of commits: the same answers as ever, whatever is late, away or lost."""
+"""Jobs whose epochs run ahead of commits: their results are the same, whatever is late, unreachable or lost."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _STORES = itertools.count()
 END = 120
 
 
-def prepared(
+def prepare_job(
     store: MemoryStore, out: Any, *, epochs: int = 3, restarts: int = 0, build: Any = None, **settings: str
 ) -> Job:
     env = StreamExecutionEnvironment.get_execution_environment()
@@ -66,26 +66,26 @@ def prepared(
     return Launch(ManualClock(), LocalRunner(), store).prepare(env._graph("job"), env._job_settings())
 
 
-def lagging(lag: Lag | None = None) -> LaggingStore:
+def lagging_store(lag: Lag | None = None) -> LaggingStore:
     return LaggingStore(f"ahead-{next(_STORES)}", lag)
 
 
 def check(store: LaggingStore, out: Collect, end: int = END) -> None:
-    """Everything was published once, and every manifest named what was in the store."""
+    """All output was published once, and every manifest named files that were in the store."""
     assert sorted(out.values) == expected(end=end)
     assert store.lag.violations == []
     newest = ManifestLog(store).newest()
     assert newest is not None and newest.status == "FINISHED"
     epochs = store.lag.manifests
-    assert epochs == sorted(set(epochs)), "numbers follow one another, each once"
+    assert epochs == sorted(set(epochs)), "numbers are consecutive, each once"
     assert epochs == list(range(1, epochs[-1] + 1))
     published = [epoch for epoch, _ in itertools.groupby(out.publications)]
     assert published == sorted(published)
 
 
-def test_epochs_run_on_while_their_files_and_manifests_are_on_the_way_and_are_committed_as_one() -> None:
-    store, out = lagging(), Collect()
-    job = prepared(store, out)
+def test_epochs_continue_while_uploads_are_pending_and_are_committed_together() -> None:
+    store, out = lagging_store(), Collect()
+    job = prepare_job(store, out)
     store.lag.holds_manifests.clear()
     when(job, lambda now: now.ahead >= 3, store.lag.holds_manifests.set)
     job.start().result()
@@ -95,9 +95,9 @@ def test_epochs_run_on_while_their_files_and_manifests_are_on_the_way_and_are_co
     assert max(steps) >= 2
 
 
-def test_counts_of_epochs_that_were_committed_as_one_are_those_of_all_of_them() -> None:
-    store, out = lagging(), Collect()
-    job = prepared(store, out, retention_epochs="1000")
+def test_counts_of_epochs_committed_together_are_summed() -> None:
+    store, out = lagging_store(), Collect()
+    job = prepare_job(store, out, retention_epochs="1000")
     store.lag.holds_manifests.clear()
     when(job, lambda now: now.ahead >= 3, store.lag.holds_manifests.set)
     job.start().result()
@@ -111,24 +111,24 @@ def test_counts_of_epochs_that_were_committed_as_one_are_those_of_all_of_them() 
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_files_that_come_in_any_order_give_the_same_output(seed: int) -> None:
-    store, out = lagging(Lag(random.Random(seed))), Collect()
-    prepared(store, out, epochs=1 + seed).start().result()
+def test_the_output_is_independent_of_the_upload_order(seed: int) -> None:
+    store, out = lagging_store(Lag(random.Random(seed))), Collect()
+    prepare_job(store, out, epochs=1 + seed).start().result()
     check(store, out)
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_a_job_that_is_killed_while_it_is_ahead_goes_on_from_its_newest_manifest(seed: int) -> None:
-    """Killed without a word, with what was not sent, time and again."""
+def test_a_job_killed_while_ahead_continues_from_its_newest_manifest(seed: int) -> None:
+    """Killed repeatedly without notice, with pending uploads."""
     draw = random.Random(seed)
-    store, out = lagging(Lag(random.Random(seed))), Collect()
-    killed_until_finished(lambda: prepared(store, out, epochs=4), store.lag.lose, draw, 100)
+    store, out = lagging_store(Lag(random.Random(seed))), Collect()
+    killed_until_finished(lambda: prepare_job(store, out, epochs=4), store.lag.lose, draw, 100)
     check(store, out)
 
 
 def test_a_stop_while_ahead_commits_everything_that_was_acknowledged() -> None:
-    store, out = lagging(), Collect()
-    job = prepared(store, out)
+    store, out = lagging_store(), Collect()
+    job = prepare_job(store, out)
     store.lag.holds_manifests.clear()
 
     def stop() -> None:
@@ -139,13 +139,13 @@ def test_a_stop_while_ahead_commits_everything_that_was_acknowledged() -> None:
     job.start().result()
     assert job.status() is JobStatus.SUSPENDED
     assert len(out.values) >= 30
-    prepared(store, out).start().result()
+    prepare_job(store, out).start().result()
     check(store, out)
 
 
-def test_a_savepoint_holds_what_was_acknowledged_when_it_was_asked_for() -> None:
-    store, out = lagging(), Collect()
-    job = prepared(store, out, retention_epochs="1000")
+def test_a_savepoint_includes_all_epochs_acknowledged_at_its_request() -> None:
+    store, out = lagging_store(), Collect()
+    job = prepare_job(store, out, retention_epochs="1000")
     requested: list[JobProgress] = []
     saved: list[str] = []
     too_early: list[str] = []
@@ -169,9 +169,9 @@ def test_a_savepoint_holds_what_was_acknowledged_when_it_was_asked_for() -> None
     assert pin.epoch >= requested[0].acknowledged > requested[0].epoch
 
 
-def test_a_savepoint_of_a_job_that_was_cancelled_while_ahead_is_of_what_it_committed() -> None:
-    store, out = lagging(), Collect()
-    job = prepared(store, out, retention_epochs="1000")
+def test_a_savepoint_of_a_job_cancelled_while_ahead_has_its_committed_epochs() -> None:
+    store, out = lagging_store(), Collect()
+    job = prepare_job(store, out, retention_epochs="1000")
 
     def cancel() -> None:
         job.cancel()
@@ -186,9 +186,9 @@ def test_a_savepoint_of_a_job_that_was_cancelled_while_ahead_is_of_what_it_commi
     assert pin.epoch == job.board.now.epoch >= 2
 
 
-def test_while_the_store_is_away_the_job_reads_on_and_publishes_in_order_when_it_is_back() -> None:
-    store, out = lagging(), Collect()
-    job = prepared(store, out, epochs=2)
+def test_while_the_store_is_unreachable_the_job_continues_and_publishes_in_order_afterwards() -> None:
+    store, out = lagging_store(), Collect()
+    job = prepare_job(store, out, epochs=2)
     when(job, lambda now: now.published >= 2, store.lag.present.clear)
     seen: list[int] = []
 
@@ -199,14 +199,14 @@ def test_while_the_store_is_away_the_job_reads_on_and_publishes_in_order_when_it
     when(job, is_far, store.lag.present.set)
     job.start().result()
     check(store, out)
-    assert max(seen) >= 8, "the number of epochs does not bound what is ahead of an absent store"
+    assert max(seen) >= 8, "the number of epochs ahead is unbounded while the store is unreachable"
     assert job.board.now.restarts == 0
     assert not job.board.now.store_unreachable
 
 
-def test_a_job_pauses_at_its_bound_of_bytes_and_goes_on_by_itself_when_the_store_is_back() -> None:
-    store, out = lagging(), Collect()
-    job = prepared(store, out, epochs=2, ahead_max_bytes="2000")
+def test_a_job_pauses_at_its_byte_bound_and_continues_when_the_store_is_back() -> None:
+    store, out = lagging_store(), Collect()
+    job = prepare_job(store, out, epochs=2, ahead_max_bytes="2000")
     when(job, lambda now: now.published >= 2, store.lag.present.clear)
     when(job, lambda now: now.paused, store.lag.present.set)
     job.start().result()
@@ -215,9 +215,9 @@ def test_a_job_pauses_at_its_bound_of_bytes_and_goes_on_by_itself_when_the_store
     assert not job.board.now.paused
 
 
-def test_files_that_are_lost_with_a_machine_cost_what_ran_ahead_and_no_restart() -> None:
-    store, out = lagging(Lag(random.Random(1))), Collect()
-    job = prepared(store, out, epochs=4)
+def test_files_lost_with_a_machine_roll_back_uncommitted_epochs_without_a_restart() -> None:
+    store, out = lagging_store(Lag(random.Random(1))), Collect()
+    job = prepare_job(store, out, epochs=4)
     store.lag.holds_manifests.clear()
 
     def lose() -> None:
@@ -230,35 +230,41 @@ def test_files_that_are_lost_with_a_machine_cost_what_ran_ahead_and_no_restart()
     assert job.board.now.restarts == 0
 
 
-class Heard(Script):
-    """Takes its time to hear of a commit; notes what it hears, and whether it hears two at once or is closed then."""
+class SlowToAcknowledge(Script):
+    """Takes its time to process a commit notification; records each, and whether two overlap or the source is closed
+    during one.
+    """
 
     def committed(self, positions: Any) -> None:
-        if HEARING.locked():
+        if NOTIFYING.locked():
             OVERLAPS.append(positions)
-        with HEARING:
+        with NOTIFYING:
             time.sleep(0.03)
-            TOLD.append(positions)
+            NOTIFIED.append(positions)
 
     def close(self) -> None:
-        if HEARING.locked():
+        if NOTIFYING.locked():
             OVERLAPS.append("the end")
 
 
-HEARING, TOLD, OVERLAPS = threading.Lock(), [], []  # type: ignore[var-annotated]
+NOTIFYING, NOTIFIED, OVERLAPS = threading.Lock(), [], []  # type: ignore[var-annotated]
 
 
-def test_sources_hear_of_one_commit_at_a_time_in_order_and_of_the_last_one_before_the_end() -> None:
-    """They hear of it beside the running epoch; a start, after a failure, and the end come from another thread."""
-    TOLD.clear(), OVERLAPS.clear()
-    store, out, failures = lagging(), Collect(), iter(range(2))
+def test_sources_are_notified_of_commits_one_at_a_time_in_order_and_of_the_last_before_the_end() -> None:
+    """Notifications run concurrently with the current epoch; those at a start, after a failure, and at the end run on
+    another thread.
+    """
+    NOTIFIED.clear(), OVERLAPS.clear()
+    store, out, failures = lagging_store(), Collect(), iter(range(2))
 
     def build(env: StreamExecutionEnvironment) -> None:
         env.set_parallelism(1)
         items = [n for ten in range(0, END, 10) for n in (*range(ten, ten + 10), EPOCH)]
-        env.add_source(Heard(items, type_info=Types.LONG()), "numbers").uid("numbers").sink_to(out).uid("out")
+        env.add_source(SlowToAcknowledge(items, type_info=Types.LONG()), "numbers").uid("numbers").sink_to(out).uid(
+            "out"
+        )
 
-    job = prepared(store, out, restarts=5, build=build)
+    job = prepare_job(store, out, restarts=5, build=build)
     run = LocalRunner.run
 
     def fails_now_and_then(runner: LocalRunner, spec: Any) -> Any:
@@ -271,13 +277,13 @@ def test_sources_hear_of_one_commit_at_a_time_in_order_and_of_the_last_one_befor
         job.start().result()
     newest: Any = ManifestLog(store).newest()
     assert not OVERLAPS
-    assert TOLD[-1] == {split: at.offset for split, at in newest.sources["numbers"].items()}
-    told = [max(positions.values(), default=0) for positions in TOLD]
-    assert told == sorted(told)
+    assert NOTIFIED[-1] == {split: at.offset for split, at in newest.sources["numbers"].items()}
+    notified_offsets = [max(positions.values(), default=0) for positions in NOTIFIED]
+    assert notified_offsets == sorted(notified_offsets)
 
 
-class Slow(random.Random):
-    """A file comes when it is requested the third time."""
+class DelayedFiles(random.Random):
+    """A file arrives when it is requested the third time."""
 
     requested = 0
 
@@ -287,10 +293,10 @@ class Slow(random.Random):
 
 
 @pytest.mark.parametrize("kind", [UnsentFileError, StoreAwayError])
-def test_epochs_that_fail_whenever_they_are_ahead_do_not_keep_the_job_from_getting_on(
+def test_a_job_makes_progress_although_epochs_fail_whenever_they_are_ahead(
     kind: type[StoreAwayError], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As those do whose subtasks move while uploads take long: they miss files that have not come yet."""
+    """As with subtasks that move while uploads are slow: they miss files that have not arrived yet."""
 
     class Missing(store_use.StoreUse):
         def __init__(self, store: Any, *, is_ahead: bool, **how: Any) -> None:
@@ -304,20 +310,20 @@ def test_epochs_that_fail_whenever_they_are_ahead_do_not_keep_the_job_from_getti
 
     monkeypatch.setattr(task, "StoreUse", Missing)
     monkeypatch.setattr("millstream.checkpoint.failing.UNAVAILABLE_PAUSE_MS", 0)
-    store, out = lagging(Lag(Slow())), Collect()
-    job = prepared(store, out, epochs=4)
+    store, out = lagging_store(Lag(DelayedFiles())), Collect()
+    job = prepare_job(store, out, epochs=4)
     job.start()
     try:
-        assert job.wait(60), f"it commits nothing: {job.board.now}"
+        assert job.wait(60), f"no epoch was committed: {job.board.now}"
     finally:
         job.cancel()
     check(store, out)
     assert job.board.now.restarts == 0
 
 
-def test_a_replay_of_epochs_that_were_committed_as_one_says_so() -> None:
-    store, out = lagging(), Collect()
-    job = prepared(store, out, retention_epochs="1000")
+def test_a_replay_of_epochs_committed_together_is_reported() -> None:
+    store, out = lagging_store(), Collect()
+    job = prepare_job(store, out, retention_epochs="1000")
     store.lag.holds_manifests.clear()
     when(job, lambda now: now.ahead >= 3, store.lag.holds_manifests.set)
     job.start().result()
@@ -327,9 +333,9 @@ def test_a_replay_of_epochs_that_were_committed_as_one_says_so() -> None:
         past_epoch(f"{store.url}@{merged[0]}")
 
 
-def test_a_job_that_records_its_input_commits_its_epochs_one_by_one() -> None:
-    store, out = lagging(), Collect()
-    job = prepared(store, out, record="true", retention_epochs="1000")
+def test_a_job_that_records_its_input_commits_each_epoch_separately() -> None:
+    store, out = lagging_store(), Collect()
+    job = prepare_job(store, out, record="true", retention_epochs="1000")
     store.lag.holds_manifests.clear()
     when(job, lambda now: now.ahead >= 3, store.lag.holds_manifests.set)
     job.start().result()
@@ -338,13 +344,13 @@ def test_a_job_that_records_its_input_commits_its_epochs_one_by_one() -> None:
     assert all("steps" not in (statistics_of(log.read(epoch)) or {}) for epoch in log.epochs())
 
 
-def test_files_that_were_read_by_epochs_that_never_happened_are_read_again(tmp_path: Path) -> None:
-    """A source that passes over what it has finished must not pass over what it has finished in vain."""
+def test_files_read_by_lost_epochs_are_read_again(tmp_path: Path) -> None:
+    """A source that skips finished files must not skip files finished only by lost epochs."""
     names = [f"{number:03d}" for number in range(40)]
     (tmp_path / "in").mkdir()
     for name in names:
         (tmp_path / "in" / name).write_text(f"{name}\n")
-    store, out, failed = lagging(), Collect(), str(tmp_path / "failed")
+    store, out, failed = lagging_store(), Collect(), str(tmp_path / "failed")
 
     def fail_once(line: str) -> str:
         if line == "030" and not Path(failed).exists():
@@ -358,7 +364,7 @@ def test_files_that_were_read_by_epochs_that_never_happened_are_read_again(tmp_p
         lines = env.from_source(source, WatermarkStrategy.no_watermarks(), "lines").uid("lines")
         lines.map(fail_once, Types.STRING()).uid("map").sink_to(out).uid("out")
 
-    job = prepared(store, out, epochs=50, restarts=3, build=build, epoch_max_records="1")
+    job = prepare_job(store, out, epochs=50, restarts=3, build=build, epoch_max_records="1")
     store.lag.holds_manifests.clear()
     when(job, lambda now: now.last_error != "", store.lag.holds_manifests.set)
     with pytest.MonkeyPatch.context() as patch:
@@ -368,9 +374,9 @@ def test_files_that_were_read_by_epochs_that_never_happened_are_read_again(tmp_p
     assert out.values == names
 
 
-def test_a_job_that_is_ahead_and_asked_to_drain_or_rescale_commits_everything_first() -> None:
-    store, out = lagging(), Collect()
-    job = prepared(store, out)
+def test_a_job_ahead_of_its_commits_commits_everything_before_a_drain_or_rescale() -> None:
+    store, out = lagging_store(), Collect()
+    job = prepare_job(store, out)
     store.lag.holds_manifests.clear()
 
     def rescale() -> None:
@@ -387,25 +393,25 @@ def test_a_job_that_is_ahead_and_asked_to_drain_or_rescale_commits_everything_fi
     assert program_of(newest)["totals"].parallelism == 2
 
 
-def test_a_rescale_that_comes_just_when_an_epoch_is_planned_waits_for_what_is_ahead(
+def test_a_rescale_requested_during_planning_waits_for_epochs_that_are_ahead(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    store, out = lagging(), Collect()
-    job = prepared(store, out)
+    store, out = lagging_store(), Collect()
+    job = prepare_job(store, out)
     store.lag.holds_manifests.clear()
     ahead: list[int] = []
-    looked, sent = Deployment.is_replaced.fget, Deployment.send_plan  # type: ignore[attr-defined]
+    original_is_replaced, original_send_plan = Deployment.is_replaced.fget, Deployment.send_plan  # type: ignore[attr-defined]
 
     def is_replaced(deployment: Deployment) -> bool:
-        answer: bool = looked(deployment)
+        answer: bool = original_is_replaced(deployment)
         if job.board.now.ahead >= 2 and not store.lag.holds_manifests.is_set():
-            deployment.rescale(2)  # by another thread, right behind this look
+            deployment.rescale(2)  # by another thread, right after this check
             store.lag.holds_manifests.set()
         return answer
 
     def send_plan(deployment: Deployment) -> None:
         ahead.append(job.board.now.ahead)
-        sent(deployment)
+        original_send_plan(deployment)
 
     monkeypatch.setattr(Deployment, "is_replaced", property(is_replaced))
     monkeypatch.setattr(Deployment, "send_plan", send_plan)
@@ -415,18 +421,18 @@ def test_a_rescale_that_comes_just_when_an_epoch_is_planned_waits_for_what_is_ah
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_sweeping_leaves_what_is_ahead_alone_and_removes_what_ran_ahead_in_vain(
+def test_sweeping_retains_files_of_epochs_ahead_and_removes_those_of_lost_ones(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Sweeper, "is_due", lambda self, manifest: True)
-    store, out = lagging(Lag(random.Random(seed))), Collect()
+    store, out = lagging_store(Lag(random.Random(seed))), Collect()
     for kills in (True, True, False):
-        job = prepared(store, out, epochs=4, retention_epochs="1")
+        job = prepare_job(store, out, epochs=4, retention_epochs="1")
         if kills:
             reached = job.board.now.epoch
             when(job, lambda now, r=reached: now.ahead >= 3 and now.epoch > r + 1, job.cancel)  # type: ignore[misc]
         job.start().wait()
-        # What was on its way comes after all, too late.
+        # The pending upload completes after all, too late.
         for name in sorted(store.lag.unsent):
             MemoryStore.put(store, name, store.lag.tier[name])
         store.lag.unsent.clear()
@@ -439,24 +445,24 @@ def test_sweeping_leaves_what_is_ahead_alone_and_removes_what_ran_ahead_in_vain(
 
 
 class Sum(KeyedProcessFunction):
-    """Running totals, kept as the given type."""
+    """Running totals, stored as the given type."""
 
-    def __init__(self, kept_as: Any) -> None:
-        self.kept_as = kept_as
+    def __init__(self, state_type: Any) -> None:
+        self.state_type = state_type
 
     def open(self, runtime_context: Any) -> None:
-        self.total = runtime_context.get_state(ValueStateDescriptor("total", self.kept_as))
+        self.total = runtime_context.get_state(ValueStateDescriptor("total", self.state_type))
 
     def process_element(self, value: int, ctx: Any) -> Any:
         self.total.update((self.total.value() or 0) + value)
         yield ctx.get_current_key(), self.total.value()
 
 
-def test_a_state_gets_another_type_after_a_job_was_killed_whose_epochs_were_committed_as_one() -> None:
-    """Of these epochs the last wrote under the number that the first epoch of the changed program would have."""
-    store, out = lagging(), Collect()
+def test_a_state_type_changes_after_a_kill_of_a_job_with_epochs_committed_together() -> None:
+    """The last of these epochs wrote under the number that the first epoch of the changed program would have."""
+    store, out = lagging_store(), Collect()
 
-    def kept_as(kind: Any) -> Any:
+    def program_with(kind: Any) -> Any:
         def build(env: StreamExecutionEnvironment) -> None:
             env.set_parallelism(1)
             read = env.add_source(numbers(END), "numbers").uid("numbers").key_by(lambda n: n % 3, Types.LONG())
@@ -468,22 +474,23 @@ def test_a_state_gets_another_type_after_a_job_was_killed_whose_epochs_were_comm
         newest = ManifestLog(store).newest()
         return newest is not None and max(map(epoch_of_file, named_files(newest))) > newest.epoch
 
-    job = prepared(store, out, build=kept_as(Types.INT()))
+    job = prepare_job(store, out, build=program_with(Types.INT()))
     store.lag.holds_manifests.clear()
     when(job, lambda now: now.ahead >= 3, store.lag.holds_manifests.set)
     when(job, names_a_later_number, job.cancel)
     job.start().wait()
     assert job.status() is JobStatus.CANCELED and names_a_later_number(job.board.now)
-    prepared(store, out, build=kept_as(Types.LONG())).start().result()
+    prepare_job(store, out, build=program_with(Types.LONG())).start().result()
     check(store, out)
 
 
-def test_a_job_that_goes_back_does_not_take_what_an_epoch_published_for_the_output_of_a_later_one(
+def test_a_rollback_does_not_mistake_published_output_for_that_of_a_later_epoch(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Parts have the numbers under which epochs ran. Of those that were committed as one, the last had the next one's,
-    and whoever is told to delete what comes again must not delete it."""
-    store, parts = lagging(), FileParts(str(tmp_path), TextParts())
+    """Part files have the numbers of the epochs that ran. Of epochs committed together, the last has the number of the
+    next one, and a rollback that deletes later output must not delete it.
+    """
+    store, parts = lagging_store(), FileParts(str(tmp_path), TextParts())
 
     def build(env: StreamExecutionEnvironment, start: str | None = None) -> None:
         if start is not None:
@@ -491,7 +498,7 @@ def test_a_job_that_goes_back_does_not_take_what_an_epoch_published_for_the_outp
         env.set_parallelism(1)
         env.add_source(numbers(END), "numbers").uid("numbers").sink_to(parts).uid("out")
 
-    job = prepared(store, None, build=build, retention_epochs="1000")
+    job = prepare_job(store, None, build=build, retention_epochs="1000")
     store.lag.holds_manifests.clear()
     when(job, lambda now: now.ahead >= 3, store.lag.holds_manifests.set)
     job.start().result()
@@ -499,30 +506,36 @@ def test_a_job_that_goes_back_does_not_take_what_an_epoch_published_for_the_outp
     by_epoch = {epoch: [part.file for part in published_parts(_staged(log.read(epoch)))] for epoch in log.epochs()}
     epoch = next(at for at, names in by_epoch.items() if any(int(name.split("-")[3]) > at for name in names))
     later = sorted(name for at, names in by_epoch.items() if at > epoch for name in names)
-    copy = lagging()
+    copy = lagging_store()
     copy_savepoint(find_snapshot(parse_snapshot_name(f"{store.url}@{epoch}")), copy)
     for start in (f"{store.url}@{epoch}", copy.url):
         caplog.clear()
         snapshot = find_snapshot(parse_snapshot_name(start))
         point = RestorePoint(epoch, "out", store, snapshot.manifest.job_id, snapshot.manifest.job_id)
-        assert len(later_parts(open_store(str(tmp_path)), point, "part", "")) > len(later), "nothing was shown"
-        prepared(lagging(), None, build=lambda env, start=start: build(env, start))  # type: ignore[misc]
-        [told] = [record.getMessage() for record in caplog.records if "records of later epochs" in record.getMessage()]
-        assert f"{len(later)} part files there" in told and not any(name in told for name in by_epoch[epoch])
+        assert len(later_parts(open_store(str(tmp_path)), point, "part", "")) > len(later), "the case did not occur"
+        prepare_job(lagging_store(), None, build=lambda env, start=start: build(env, start))  # type: ignore[misc]
+        [notified_offsets] = [
+            record.getMessage() for record in caplog.records if "records of later epochs" in record.getMessage()
+        ]
+        assert f"{len(later)} part files there" in notified_offsets and not any(
+            name in notified_offsets for name in by_epoch[epoch]
+        )
 
 
 def _staged(manifest: Manifest) -> list[Any]:
     return [staged.payload for staged in manifest.staged.get("out", ())]
 
 
-def test_a_file_of_a_committed_epoch_that_is_gone_is_told_of_and_not_waited_for(
+def test_a_missing_file_of_a_committed_epoch_is_reported_and_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is acknowledged may still be on its way. What a manifest names was there when it was written."""
+    """Files of acknowledged epochs may still be uploading. Files that a manifest names were in the store when it was
+    written.
+    """
     monkeypatch.setattr(launching, "tier_settings", lambda *_: TierSettings(str(tmp_path / "tier")))
     monkeypatch.setattr(store_use, "PATIENCE_S", 0.05)
     store, out = MemoryStore(f"ahead-{next(_STORES)}"), Collect()
-    job = prepared(store, out)
+    job = prepare_job(store, out)
     when(job, lambda now: now.published >= 2, job.cancel)
     job.start().wait()
     newest: Any = ManifestLog(store).newest()
@@ -530,10 +543,10 @@ def test_a_file_of_a_committed_epoch_that_is_gone_is_told_of_and_not_waited_for(
     store.delete(lost)
     for copy in (tmp_path / "tier").rglob(Path(lost).name):
         copy.unlink()
-    job = prepared(store, out)
+    job = prepare_job(store, out)
     job.start()
     try:
-        assert job.wait(60), "it waits for ever"
+        assert job.wait(60), "the job waits forever"
         with pytest.raises(JobFailedError, match="is missing, though the manifest names it"):
             job.result()
     finally:

@@ -1,4 +1,4 @@
-"""A function that hangs is reported, with where it is; its epoch is cancelled where a timeout holds."""
+"""A hanging function is reported with its location; its epoch is cancelled where a timeout is set."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Releasing(LocalRunner):
 
 
 class ReleasingHandler(logging.Handler):
-    """Lets the function go when the epoch is reported."""
+    """Releases the function when the epoch is reported."""
 
     def emit(self, record: logging.LogRecord) -> None:
         if "and continues" in record.getMessage():
@@ -53,9 +53,9 @@ class ReleasingHandler(logging.Handler):
 
 @pytest.fixture(scope="module", autouse=True)
 def _warm() -> None:
-    """What the first job of a process imports takes seconds on a busy machine."""
+    """The imports of a process's first job take seconds on a busy machine."""
     RELEASED.set()
-    started("overdue-0", Collect()).result()
+    start_job("overdue-0", Collect()).result()
 
 
 @pytest.fixture(autouse=True)
@@ -69,7 +69,7 @@ def _held(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     RELEASED.set()
 
 
-def started(name: str, out: Collect, configuration: dict[str, str] | None = None) -> Job:
+def start_job(name: str, out: Collect, configuration: dict[str, str] | None = None) -> Job:
     env = StreamExecutionEnvironment()
     env.set_parallelism(1)
     env.configure(Configuration.from_dict(configuration or {}))
@@ -77,10 +77,10 @@ def started(name: str, out: Collect, configuration: dict[str, str] | None = None
     return Launch(ManualClock(), Releasing(), MemoryStore(name)).start(env._graph("job"), env._job_settings())
 
 
-def test_an_epoch_of_a_function_that_hangs_is_cancelled_and_the_error_says_where_it_is(
+def test_an_epoch_with_a_hanging_function_is_cancelled_and_the_error_has_its_location(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    job = started("overdue-1", Collect(), {"execution.checkpointing.timeout": "2 s"})
+    job = start_job("overdue-1", Collect(), {"execution.checkpointing.timeout": "2 s"})
     with pytest.raises(JobFailedError) as failure:
         job.result()
     assert isinstance(failure.value.__cause__, EpochTimedOutError)
@@ -97,9 +97,9 @@ def test_an_epoch_of_a_function_that_hangs_is_cancelled_and_the_error_says_where
     assert not MemoryStore("overdue-1").list(SPECS)
 
 
-def test_an_epoch_in_batch_is_reported_and_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_batch_epoch_is_reported_and_continues(caplog: pytest.LogCaptureFixture) -> None:
     out = Collect()
-    started("overdue-2", out, {"execution.checkpointing.timeout": "2 s", "execution.runtime-mode": "BATCH"}).result()
+    start_job("overdue-2", out, {"execution.checkpointing.timeout": "2 s", "execution.runtime-mode": "BATCH"}).result()
     assert sorted(out.values) == [1, 2, 3, 4]
     [report] = [r.getMessage() for r in caplog.records if "and continues" in r.getMessage()]
     assert "'slow'" in report and "RELEASED.wait(60)" in report
@@ -120,7 +120,7 @@ def test_a_task_is_reported_once_and_only_if_it_is_late() -> None:
     assert lines == ["frame"]
 
 
-def test_a_report_that_fails_leaves_the_watch_alive() -> None:
+def test_a_failing_report_does_not_stop_the_watch() -> None:
     watch, late = TaskWatch(), threading.Event()
 
     def fails(frame: object) -> None:
@@ -131,7 +131,7 @@ def test_a_report_that_fails_leaves_the_watch_alive() -> None:
     assert sys._current_frames()
 
 
-def test_what_tasks_said_is_bounded_and_what_cannot_be_read_is_left_out() -> None:
+def test_task_reports_are_bounded_and_unreadable_ones_are_skipped() -> None:
     store = MemoryStore("overdue-3")
     store.put("specs/000000000007-stalled0x0xa1.json", b"{}")
     store.put("specs/000000000007-ab.json", b"{}")
@@ -140,12 +140,12 @@ def test_what_tasks_said_is_bounded_and_what_cannot_be_read_is_left_out() -> Non
     assert text.endswith("124 more tasks have not either") and text.count("has not acknowledged") == 4
 
 
-def test_the_longest_time_of_java_is_no_limit_and_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_javas_longest_duration_means_no_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     raised: list[object] = []
     monkeypatch.setattr(threading, "excepthook", raised.append)
     RELEASED.set()
     out = Collect()
-    job = started("endless", out, {"execution.checkpointing.timeout": "9223372036854775807 ms"})
+    job = start_job("endless", out, {"execution.checkpointing.timeout": "9223372036854775807 ms"})
     assert job.wait((2**63 - 1) / 1000) and out.values == [1, 2, 3, 4] and not raised
 
 
@@ -164,9 +164,9 @@ def test_after_a_timeout_epochs_read_less() -> None:
     assert tuner.budget == 1
 
 
-def test_verify_looks_at_what_tasks_said() -> None:
+def test_verify_checks_task_reports() -> None:
     out = Collect()
     RELEASED.set()
-    started("overdue-4", out).result()
+    start_job("overdue-4", out).result()
     MemoryStore("overdue-4").put("specs/000000000001-stalled0x0xa1.json", b"{}")
     assert "stalled0x0xa1" in verify("memory://overdue-4").text()

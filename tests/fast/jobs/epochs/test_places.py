@@ -1,4 +1,4 @@
-"""Tasks tell where they ran; the driver counts those that stayed, hands the places on, and shows the share."""
+"""Tasks report where they ran; the driver counts those that stayed, passes the locations on, and shows the share."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ Place = Callable[[int, int, int], str]
 
 
 class ScatteredRunner(LocalRunner):
-    """Runs everything here, but the tasks say that they were elsewhere."""
+    """Runs everything in this process, but the tasks report other locations."""
 
     place: Place = staticmethod(lambda round_, stage, subtask: f"{subtask}@host")
-    heard: list[list[tuple[int, str]]]
+    recorded: list[list[tuple[int, str]]]
 
     def run(self, spec: EpochSpec) -> list[tuple[int, bytes]]:
         rows = super().run(spec)
@@ -44,12 +44,12 @@ class ScatteredRunner(LocalRunner):
         return json.dumps(fields | {"place": self.place(round_, fields["stage"], fields["subtask"])}).encode()
 
     def record_places(self, places: Collection[tuple[int, str]]) -> None:
-        self.heard.append(sorted(places))
+        self.recorded.append(sorted(places))
 
 
 @pytest.fixture
 def scattered(monkeypatch: pytest.MonkeyPatch) -> type[ScatteredRunner]:
-    ScatteredRunner.heard = []
+    ScatteredRunner.recorded = []
     monkeypatch.setattr("millstream.testing.in_memory.LocalRunner", ScatteredRunner)
     return ScatteredRunner
 
@@ -60,33 +60,33 @@ def numbers(env: StreamExecutionEnvironment) -> None:
 
 
 def stays(result: Any) -> list[tuple[int, int] | None]:
-    """Of each epoch that ran: tasks and how many stayed."""
-    ran = [told for manifest in result.manifests if "run_ms" in (told := statistics_of(manifest) or {})]
-    return [(told["tasks"], told["tasks_stayed"]) if "tasks" in told else None for told in ran]
+    """For each epoch that ran: the number of tasks, and of those that stayed."""
+    ran = [statistics for manifest in result.manifests if "run_ms" in (statistics := statistics_of(manifest) or {})]
+    return [(statistics["tasks"], statistics["tasks_stayed"]) if "tasks" in statistics else None for statistics in ran]
 
 
-def test_the_first_epoch_has_nowhere_to_stay_and_the_others_count(scattered: type[ScatteredRunner]) -> None:
-    moving = {(3, 1, 0): "9@host"}  # in the third round subtask 0 of the second stage was elsewhere
+def test_tasks_that_stayed_are_counted_from_the_second_epoch_on(scattered: type[ScatteredRunner]) -> None:
+    moving = {(3, 1, 0): "9@host"}  # in the third round subtask 0 of the second stage was on another executor
     scattered.place = staticmethod(lambda *task: moving.get(task, f"{task[2]}@host"))
     first, *others, last = stays(run(numbers, parallelism=2))
     assert first is None
     assert others == [(3, 3)] * len(others)
     assert last == (3, 2)
-    assert len(scattered.heard) == 3
-    assert scattered.heard[-1].count((0, "9@host")) == 1
+    assert len(scattered.recorded) == 3
+    assert scattered.recorded[-1].count((0, "9@host")) == 1
 
 
 def test_rounds_of_a_loop_count_each(scattered: type[ScatteredRunner]) -> None:
     scattered.place = staticmethod(lambda *task: f"{task[2]}@host")
     result = run(lambda env: collatz(env.add_source(Script([7, 9], type_info=Types.LONG())), Collect()), parallelism=2)
     tasks, stayed = stays(result)[0] or (0, 0)
-    assert tasks == stayed > 4, "the first round has nowhere to stay, the others have"
+    assert tasks == stayed > 4, "in the first round no task can stay, in the others all can"
 
 
-def test_where_there_is_but_one_place_nothing_is_counted_or_handed_on(scattered: type[ScatteredRunner]) -> None:
+def test_with_one_location_nothing_is_counted_or_passed_on(scattered: type[ScatteredRunner]) -> None:
     scattered.place = staticmethod(lambda *task: "")
     assert stays(run(numbers, parallelism=2)) == [None] * 3
-    assert scattered.heard == []
+    assert scattered.recorded == []
 
 
 @pytest.mark.parametrize("clustered", [True, False])

@@ -1,5 +1,6 @@
-"""Processing time never goes back, whatever the machine's clock does, from one epoch to the next and from one driver to
-the next."""
+"""Processing time never moves backwards, whatever the machine's clock does, from one epoch to the next and from one
+driver to the next.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ FIRST = Manifest(job="j", job_id="j1", epoch=1, parent=0, created_ms=0, run="a")
 
 
 class Clock:
-    """A clock that shows one time after another, the last one for ever."""
+    """A clock that shows a sequence of times, the last one forever."""
 
     def __init__(self, *shown_ms: int) -> None:
         self._shown_ms = list(shown_ms)
@@ -67,30 +68,30 @@ def stop_after(epoch: int) -> Callable[[Any], None]:
     def act(job: Any) -> None:
         stopped: list[bool] = []
 
-        def look(progress: Any) -> None:
+        def check_progress(progress: Any) -> None:
             if progress.epoch == epoch and not stopped:
                 stopped.append(True)
                 job.stop()
 
-        job.board.listen(look)
+        job.board.listen(check_progress)
 
     return act
 
 
-def test_a_job_that_goes_on_under_a_clock_that_is_behind_keeps_its_processing_time() -> None:
+def test_a_job_continued_under_a_slow_clock_keeps_its_processing_time() -> None:
     store = MemoryStore(f"processing-time-{next(_STORES)}")
     assert run(store, ManualClock(100_000), stop_after(2)) == [(1, 100_000), (2, 100_000)]
-    assert processing_time_ms(ManifestLog(store).newest()) == 100_000  # of the closing manifest, too
+    assert processing_time_ms(ManifestLog(store).newest()) == 100_000  # including the closing manifest
     assert run(store, ManualClock(70_000)) == [(3, 100_000)]
 
 
-def test_a_clock_that_goes_back_while_the_job_runs_changes_nothing() -> None:
+def test_a_clock_set_back_while_the_job_runs_has_no_effect() -> None:
     store = MemoryStore(f"processing-time-{next(_STORES)}")
     times = [ms for _, ms in run(store, Clock(*range(100_000, 100_030), *range(99_000, 99_100)))]
     assert times == sorted(times)
 
 
-def test_processing_time_stands_still_for_a_day_at_most(caplog: pytest.LogCaptureFixture) -> None:
+def test_processing_time_is_held_for_a_day_at_most(caplog: pytest.LogCaptureFixture) -> None:
     manifest = replace(FIRST, counters={"processing_time_ms": 5 * _DAY_MS})
     with caplog.at_level(logging.WARNING, "millstream.time"):
         assert ProcessingTime(ManualClock(4 * _DAY_MS)).now_ms(manifest) == 5 * _DAY_MS
@@ -100,7 +101,7 @@ def test_processing_time_stands_still_for_a_day_at_most(caplog: pytest.LogCaptur
         assert "more than a day" in caplog.text
 
 
-def test_a_clock_that_is_behind_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_slow_clock_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
     manifest = replace(FIRST, counters={"processing_time_ms": 10_000})
     time = ProcessingTime(Clock(9_500, 8_000, 7_000, 10_001))
     with caplog.at_level(logging.WARNING, "millstream.time"):
@@ -114,11 +115,11 @@ def test_a_manifest_of_an_older_version_names_the_time_of_its_own_epoch() -> Non
     assert ProcessingTime(ManualClock(6_000)).now_ms(FIRST) == 6_000
 
 
-# --- a clock that is behind --------------------------------------------------------------------------------------
+# --- a slow clock ------------------------------------------------------------------------------------------------
 
 
-class Waiting(Collect):
-    """Wants an epoch at 100,000 ms of processing time, and publishes all that waits then."""
+class WaitingSink(Collect):
+    """Wants an epoch at 100,000 ms of processing time, and publishes all pending records then."""
 
     def plan_commit(self, staged: Sequence[Any], pending: Any, now_ms: int, final: bool) -> CommitPlan:
         waiting = (*(pending or ()), *staged)
@@ -128,18 +129,18 @@ class Waiting(Collect):
         return 100_000
 
 
-def test_a_sink_that_is_due_publishes_under_a_clock_that_is_behind() -> None:
-    """Else it is due again at once: one empty epoch follows another until the clock has caught up."""
+def test_a_due_sink_publishes_under_a_slow_clock() -> None:
+    """Otherwise it would be due again at once: empty epochs would follow each other until the clock has caught up."""
     store = MemoryStore(f"processing-time-{next(_STORES)}")
     run(store, ManualClock(100_000), stop_after(1))
-    out = Waiting()
+    out = WaitingSink()
     run(store, ManualClock(70_000), out=out)
     epochs = [record.epoch for record in out.records if record.value[0] > 1]
     assert len(epochs) == 2 and epochs[0] < epochs[1]
 
 
 class SetClock:
-    """A clock that shows what it was set to."""
+    """A settable clock."""
 
     def __init__(self, at_ms: int) -> None:
         self.at_ms = at_ms
@@ -148,7 +149,7 @@ class SetClock:
         return self.at_ms
 
 
-def test_a_source_keeps_its_rate_under_a_clock_that_is_behind_or_set_back() -> None:
+def test_a_source_maintains_its_rate_under_a_slow_or_set_back_clock() -> None:
     manifest, clock = replace(FIRST, counters={"processing_time_ms": 100_000}), SetClock(70_000)
     source, plan = DataGeneratorSource(int, rate_per_second=10, splits=1), SimpleNamespace(nodes=list)
     planner = InputPlanner(cast(Any, plan), (PlannedSource("in", source, 1),), MemoryStore("rate"), clock)
@@ -160,7 +161,7 @@ def test_a_source_keeps_its_rate_under_a_clock_that_is_behind_or_set_back() -> N
     assert stops == [0, 10, 10, 20]
 
 
-def test_no_input_is_idle_for_the_time_a_job_was_down_though_the_clock_is_behind() -> None:
+def test_downtime_under_a_slow_clock_does_not_count_as_idleness() -> None:
     manifest, active = replace(FIRST, counters={"processing_time_ms": 100_000}), EventTimeState(40, 95_000)
     now_ms, run_started_ms = ProcessingTime(ManualClock(70_000)).run_times(manifest)
     assert active.awake(run_started_ms, now_ms).effective_watermark(1_000, now_ms) == 40
@@ -169,8 +170,8 @@ def test_no_input_is_idle_for_the_time_a_job_was_down_though_the_clock_is_behind
 def test_an_input_becomes_idle_after_a_clock_was_more_than_a_day_ahead() -> None:
     manifest, active = replace(FIRST, counters={"processing_time_ms": 5 * _DAY_MS}), EventTimeState(40, 5 * _DAY_MS)
     clock = SetClock(5 * _DAY_MS)
-    time, standing = ProcessingTime(clock), []
+    time, readings = ProcessingTime(clock), []
     for clock.at_ms in (5 * _DAY_MS, _DAY_MS, _DAY_MS + 999, _DAY_MS + 1_000):
         now_ms, run_started_ms = time.run_times(manifest)
-        standing.append(active.awake(run_started_ms, now_ms).effective_watermark(1_000, now_ms))
-    assert standing == [40, 40, 40, IDLE_WATERMARK]
+        readings.append(active.awake(run_started_ms, now_ms).effective_watermark(1_000, now_ms))
+    assert readings == [40, 40, 40, IDLE_WATERMARK]

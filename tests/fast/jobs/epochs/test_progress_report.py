@@ -1,4 +1,4 @@
-"""What the progress board says of a manifest: the size of the state, and where event time stands."""
+"""The progress board's fields from a manifest: the size of the state, and the watermark."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def build(script: Script, env: StreamExecutionEnvironment, at_ms: int | None = N
     keyed.process(Last()).uid("last").sink_to(Collect()).uid("out")
 
 
-def stored(script: Script, **options: Any) -> Result:
+def run_script(script: Script, **options: Any) -> Result:
     return run(lambda env: build(script, env), **options)
 
 
@@ -42,15 +42,15 @@ def test_a_job_without_state_has_none() -> None:
 
 
 def test_rows_and_bytes_are_those_of_the_segments_of_all_subtasks() -> None:
-    result = stored(Script(list(range(100))), parallelism=3)
+    result = run_script(Script(list(range(100))), parallelism=3)
     size = state_size(result.manifests[-1])
     assert size.rows == 100 and size.bytes > 100 * 8
 
 
 def test_a_segment_that_two_subtasks_share_after_a_rescale_is_counted_once() -> None:
     script, store = Script([*range(100), EPOCH, *range(3)]), f"progress-report-{next(_STORES)}"
-    before = stored(script, parallelism=1, store=store, epochs=1).manifests[-1]
-    after = stored(script, parallelism=2, store=store).manifests
+    before = run_script(script, parallelism=1, store=store, epochs=1).manifests[-1]
+    after = run_script(script, parallelism=2, store=store).manifests
     shared = next(manifest for manifest in after if manifest.epoch > before.epoch)
     assert state_size(before).rows == 100
     # The three keys that were overwritten are stored twice until compaction drops their first values.

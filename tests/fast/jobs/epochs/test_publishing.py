@@ -1,4 +1,6 @@
-"""Publishing: once, in order, by the driver that owns the job, and never again what somebody may have taken away."""
+"""Publishing: once, in order, by the driver that owns the job, and never again output that a consumer may have
+removed.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ def new_store() -> MemoryStore:
     return MemoryStore(f"publishing-{next(_STORES)}")
 
 
-def prepared(store: MemoryStore, *sinks: Any, items: Sequence[Any] = ("a", EPOCH, "b", EPOCH, "c")) -> Job:
+def prepare_job(store: MemoryStore, *sinks: Any, items: Sequence[Any] = ("a", EPOCH, "b", EPOCH, "c")) -> Job:
     env = StreamExecutionEnvironment.get_execution_environment()
     env.set_parallelism(1)
     lines = env.add_source(Script(list(items), type_info=Types.STRING())).uid("in")
@@ -51,7 +53,7 @@ def prepared(store: MemoryStore, *sinks: Any, items: Sequence[Any] = ("a", EPOCH
 
 
 def killed_when(job: Job, is_time: Callable[[JobProgress], bool]) -> None:
-    """Run the job and end it, without a word in its store, when it is time."""
+    """Run the job and kill it, leaving nothing in its store, when the condition holds."""
     job.board.listen(lambda progress: job.cancel() if is_time(progress) else None)
     job.start().wait()
     assert job.status() is JobStatus.CANCELED
@@ -70,109 +72,109 @@ def published(folder: Path) -> list[str]:
 # --- receipts -------------------------------------------------------------------------------------------------
 
 
-def test_a_consumer_that_removes_what_was_published_does_not_keep_the_job_from_starting(tmp_path: Path) -> None:
+def test_a_consumer_that_removes_published_files_does_not_prevent_a_restart(tmp_path: Path) -> None:
     store = new_store()
-    killed_when(prepared(store, FileSink(str(tmp_path), TextParts())), lambda progress: progress.published >= 1)
+    killed_when(prepare_job(store, FileSink(str(tmp_path), TextParts())), lambda progress: progress.published >= 1)
     newest = ManifestLog(store).newest()
     assert newest is not None and newest.published_through < newest.epoch
-    taken = published(tmp_path)
+    consumed = published(tmp_path)
     for path in tmp_path.glob("part-*"):
         path.unlink()
-    prepared(store, FileSink(str(tmp_path), TextParts())).start().result()
-    assert sorted([*taken, *published(tmp_path)]) == ["a\n", "b\n", "c\n"]
+    prepare_job(store, FileSink(str(tmp_path), TextParts())).start().result()
+    assert sorted([*consumed, *published(tmp_path)]) == ["a\n", "b\n", "c\n"]
 
 
-def test_an_epoch_that_has_a_receipt_is_not_published_again_and_one_that_has_none_is() -> None:
-    for forgets in (False, True):
+def test_only_an_epoch_without_a_receipt_is_published_again() -> None:
+    for loses_receipt in (False, True):
         store, out = new_store(), Collect()
-        killed_when(prepared(store, out), lambda progress: progress.published >= 2)
+        killed_when(prepare_job(store, out), lambda progress: progress.published >= 2)
         newest, receipt = ManifestLog(store).newest(), receipt_of(store)
         assert newest is not None and receipt is not None and receipt.epoch == newest.epoch >= 2
         before = list(out.publications)
-        if forgets:
+        if loses_receipt:
             store.delete(receipt_name(receipt.epoch))
-        prepared(store, out).start().result()
-        assert list(out.publications).count(newest.epoch) if forgets else newest.epoch in before
+        prepare_job(store, out).start().result()
+        assert list(out.publications).count(newest.epoch) if loses_receipt else newest.epoch in before
         assert out.values == ["a", "b", "c"]
 
 
-def test_a_receipt_that_cannot_be_read_is_none(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unreadable_receipt_is_ignored(caplog: pytest.LogCaptureFixture) -> None:
     store, out = new_store(), Collect()
-    killed_when(prepared(store, out), lambda progress: progress.published >= 1)
+    killed_when(prepare_job(store, out), lambda progress: progress.published >= 1)
     for name in store.list("receipts"):
         store.put(name, b"{")
     store.put("receipts/notes.txt", b"mine")
-    prepared(store, out).start().result()
+    prepare_job(store, out).start().result()
     assert out.values == ["a", "b", "c"] and "is not a complete receipt" in caplog.text
 
 
-def test_a_receipt_under_the_name_of_another_epoch_is_none(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_receipt_under_the_name_of_another_epoch_is_ignored(caplog: pytest.LogCaptureFixture) -> None:
     store, out = new_store(), Collect()
-    killed_when(prepared(store, out), lambda progress: progress.published >= 1)
+    killed_when(prepare_job(store, out), lambda progress: progress.published >= 1)
     newest, [name] = ManifestLog(store).newest(), store.list("receipts")[-1:]
     assert newest is not None
     store.put(receipt_name(newest.epoch + 5), store.get(name))
     store.delete(name)
     assert known_published(store, newest, newest.job_id) == newest.published_through
     assert "Was it copied or renamed?" in caplog.text
-    prepared(store, out).start().result()
+    prepare_job(store, out).start().result()
     assert out.values == ["a", "b", "c"]
 
 
-def test_what_was_taken_away_is_not_asked_for_by_a_start_from_a_savepoint_of_a_removed_job(tmp_path: Path) -> None:
+def test_a_start_from_a_savepoint_of_a_removed_job_does_not_require_consumed_output(tmp_path: Path) -> None:
     store = new_store()
-    prepared(store, FileSink(str(tmp_path), TextParts())).start().result()
+    prepare_job(store, FileSink(str(tmp_path), TextParts())).start().result()
     pin_epoch(store, Pin("before", 2, "savepoint", 0))
     Sweeper(store, lambda: 0).clear()
     newest = ManifestLog(store).newest()
     assert newest is not None and newest.epoch == 2 and newest.published_through == 1
     for path in tmp_path.glob("part-*"):
         path.unlink()
-    prepared(store, FileSink(str(tmp_path), TextParts())).start().result()
+    prepare_job(store, FileSink(str(tmp_path), TextParts())).start().result()
     assert published(tmp_path) == ["c\n"] and verify(store.url).is_whole
 
 
-def test_a_job_that_was_removed_half_way_still_knows_what_it_published() -> None:
+def test_a_partially_removed_job_still_has_its_receipts() -> None:
     store, out = new_store(), Collect()
-    prepared(store, out).start().result()
+    prepare_job(store, out).start().result()
     for epoch in ManifestLog(store).epochs()[2:]:
         store.delete(manifest_name(epoch))
-    renew(store, "another-id")  # and there it died, with the receipts of epochs that are gone
+    renew(store, "another-id")  # and there the removal died, with receipts of removed epochs remaining
     newest = ManifestLog(store).newest()
     assert newest is not None and known_published(store, newest, "another-id") == newest.epoch == 2
 
 
-def test_receipts_are_swept_but_for_the_newest() -> None:
+def test_all_receipts_but_the_newest_are_swept() -> None:
     store = new_store()
     items = [item for n in range(12) for item in (str(n), EPOCH)]
-    prepared(store, Collect(), items=items).start().result()
+    prepare_job(store, Collect(), items=items).start().result()
     newest = ManifestLog(store).newest()
     Sweeper(store, lambda: 0, RetentionPolicy(2)).sweep(newest)
     assert len(store.list("receipts")) == 1 and verify(store.url).is_whole
 
 
 @pytest.mark.parametrize("all_of_them", [False, True])
-def test_a_missing_newest_manifest_is_noticed(all_of_them: bool) -> None:
+def test_a_missing_newest_manifest_is_detected(all_of_them: bool) -> None:
     store, out = new_store(), Collect()
-    killed_when(prepared(store, out), lambda progress: progress.published >= 2)
+    killed_when(prepare_job(store, out), lambda progress: progress.published >= 2)
     log = ManifestLog(store)
     epochs = log.epochs()
     saved = {name: store.get(name) for name in store.list("manifests")}
     for epoch in epochs if all_of_them else epochs[-1:]:
         store.delete(manifest_name(epoch))
     with pytest.raises(StoreDamagedError, match=f"{manifest_name(epochs[-1])} is missing"):
-        prepared(store, out).start().result()
+        prepare_job(store, out).start().result()
     report = verify(store.url)
     assert not report.is_whole and f"{manifest_name(epochs[-1])} is missing" in report.text()
     for name, data in saved.items():
         store.put(name, data)
-    prepared(store, out).start().result()
+    prepare_job(store, out).start().result()
     assert out.values == ["a", "b", "c"]
 
 
-def test_a_job_that_goes_on_while_it_is_looked_at_is_not_called_damaged() -> None:
+def test_a_job_that_continues_during_an_inspection_is_not_reported_as_damaged() -> None:
     store = new_store()
-    prepared(store, Collect()).start().result()
+    prepare_job(store, Collect()).start().result()
     first = ManifestLog(store).read(1)
     assert known_published(store, first, first.job_id) == 1
 
@@ -180,7 +182,7 @@ def test_a_job_that_goes_on_while_it_is_looked_at_is_not_called_damaged() -> Non
 # --- a driver that was replaced -------------------------------------------------------------------------------
 
 
-class Stalling(Collect):
+class StallingSink(Collect):
     """A sink whose first driver sleeps in the middle of publishing."""
 
     def __init__(self, asleep: threading.Event, wakes: threading.Event) -> None:
@@ -197,8 +199,8 @@ class Stalling(Collect):
         super().commit(*what)
 
 
-class Table(Collect):
-    """An upsert: the newest value that was written is what readers see."""
+class UpsertTable(Collect):
+    """An upsert: readers see the newest written value."""
 
     shown: list[Any]
 
@@ -214,12 +216,12 @@ class Table(Collect):
         return {**self.__dict__, "shown": []}
 
 
-def test_a_driver_that_wakes_up_after_its_successor_publishes_nothing_more() -> None:
+def test_a_driver_that_resumes_after_its_successor_publishes_nothing_more() -> None:
     store, asleep, wakes = new_store(), threading.Event(), threading.Event()
-    table = Table()
-    first = prepared(store, Stalling(asleep, wakes), table).start()
+    table = UpsertTable()
+    first = prepare_job(store, StallingSink(asleep, wakes), table).start()
     assert asleep.wait(30)
-    prepared(store, Collect(), table).start().result()
+    prepare_job(store, Collect(), table).start().result()
     seen = list(table.shown)
     assert len(seen) == 3
     wakes.set()
@@ -229,9 +231,9 @@ def test_a_driver_that_wakes_up_after_its_successor_publishes_nothing_more() -> 
 
 
 def test_a_manifest_that_another_driver_committed_stops_the_publishing_between_two_sinks() -> None:
-    store, table = new_store(), Table()
+    store, table = new_store(), UpsertTable()
 
-    class Replaced(Collect):
+    class ReplacedSink(Collect):
         def commit(self, *what: Any) -> None:
             super().commit(*what)
             newest = ManifestLog(store).newest()
@@ -252,16 +254,14 @@ def test_a_manifest_that_another_driver_committed_stops_the_publishing_between_t
             return self.__dict__
 
     with pytest.raises(FencedError, match="another driver committed epoch 2 first"):
-        prepared(store, Replaced(), table).start().result()
+        prepare_job(store, ReplacedSink(), table).start().result()
     assert table.shown == []
 
 
-def test_a_driver_whose_state_was_swept_by_its_successor_says_that_it_was_replaced_and_not_that_a_file_is_damaged() -> (
-    None
-):
+def test_a_driver_whose_state_was_swept_by_its_successor_reports_replacement_and_not_damage() -> None:
     name, asleep = f"publishing-{next(_STORES)}", threading.Event()
 
-    class Slow(LocalRunner):
+    class SlowRunner(LocalRunner):
         """Its first epoch begins after another driver has done all the work."""
 
         def run(self, *what: Any) -> Any:
@@ -277,22 +277,22 @@ def test_a_driver_whose_state_was_swept_by_its_successor_says_that_it_was_replac
     env.set_parallelism(1)
     totals(Collect())(env)
     settings = env._job_settings()
-    job = Launch(ManualClock(), Slow(), MemoryStore(name), is_leased=False).prepare(env._graph(None), settings)
+    job = Launch(ManualClock(), SlowRunner(), MemoryStore(name), is_leased=False).prepare(env._graph(None), settings)
     with pytest.raises(FencedError, match="owns the job now"):
         job.start().result()
 
 
 def removed_by_another_driver(store: MemoryStore, sinks: int = 1) -> None:
-    """Another driver runs the job to its end, and somebody has its epochs removed."""
-    prepared(store, *(Collect() for _ in range(sinks))).start().result()
+    """Another driver runs the job to its end, and its epochs are removed."""
+    prepare_job(store, *(Collect() for _ in range(sinks))).start().result()
     Sweeper(store, lambda: 0).clear()
 
 
 @pytest.mark.parametrize("epoch", [1, 2, 3])
-def test_a_driver_that_wakes_up_in_its_commit_after_the_job_was_removed_publishes_nothing_and_leaves_nothing(
+def test_a_driver_that_resumes_its_commit_after_the_job_was_removed_publishes_and_leaves_nothing(
     epoch: int,
 ) -> None:
-    class Slept(MemoryStore):
+    class SleepingStore(MemoryStore):
         is_removed = False
 
         def create(self, name: str, data: bytes) -> bool:
@@ -301,18 +301,18 @@ def test_a_driver_that_wakes_up_in_its_commit_after_the_job_was_removed_publishe
                 removed_by_another_driver(MemoryStore(self._name))
             return super().create(name, data)
 
-    store, table = Slept(f"publishing-{next(_STORES)}"), Table()
+    store, table = SleepingStore(f"publishing-{next(_STORES)}"), UpsertTable()
     with pytest.raises(FencedError, match="owns the job now"):
-        prepared(store, table).start().result()
+        prepare_job(store, table).start().result()
     assert [commit.epoch for commit in table.shown] == list(range(1, epoch)) and not ManifestLog(store).epochs()
     out = Collect()
-    prepared(store, out).start().result()  # whoever starts the job then begins anew
+    prepare_job(store, out).start().result()  # the next start of the job begins from scratch
     assert out.values == ["a", "b", "c"]
 
 
-def test_a_driver_that_wakes_up_before_it_publishes_after_the_job_was_removed_publishes_nothing() -> None:
-    store, asleep, wakes, table = new_store(), threading.Event(), threading.Event(), Table()
-    first = prepared(store, Stalling(asleep, wakes), table).start()
+def test_a_driver_that_resumes_publishing_after_the_job_was_removed_publishes_nothing() -> None:
+    store, asleep, wakes, table = new_store(), threading.Event(), threading.Event(), UpsertTable()
+    first = prepare_job(store, StallingSink(asleep, wakes), table).start()
     assert asleep.wait(30)
     removed_by_another_driver(store, sinks=2)
     wakes.set()
@@ -324,7 +324,7 @@ def test_a_driver_that_wakes_up_before_it_publishes_after_the_job_was_removed_pu
 # --- formats --------------------------------------------------------------------------------------------------
 
 
-def test_a_receipt_and_a_job_record_that_were_written_before_this_version_are_read() -> None:
+def test_receipts_and_job_records_of_older_versions_are_read() -> None:
     folder, store = Path(__file__).parents[3] / "compatibility", new_store()
     store.put(receipt_name(7), (folder / "receipt-1.json").read_bytes())
     store.put(job_name(), (folder / "job-2.json").read_bytes())
@@ -334,7 +334,7 @@ def test_a_receipt_and_a_job_record_that_were_written_before_this_version_are_re
     assert read_job_record(store) == began
 
 
-# --- commits that fail in odd ways ------------------------------------------------------------------------------
+# --- commits that fail in unusual ways --------------------------------------------------------------------------
 
 
 class Speechless(Exception):
@@ -342,7 +342,7 @@ class Speechless(Exception):
         raise RuntimeError("no words")
 
 
-class OddCommit(Collect):
+class FailingCommitSink(Collect):
     """Its first commit raises `error`."""
 
     def __init__(self, error: BaseException) -> None:
@@ -358,8 +358,8 @@ class OddCommit(Collect):
         return {**super().__getstate__(), "errors": []}
 
 
-class OddSource(Script):
-    """Cannot hear of the first commit: it raises `error`."""
+class FailingSource(Script):
+    """Fails on the first commit notification: it raises `error`."""
 
     errors: list[BaseException]
 
@@ -375,16 +375,16 @@ class OddSource(Script):
 
 
 @pytest.mark.parametrize("error", [OSError("away"), SystemExit(1), Speechless()], ids=["away", "exit", "speechless"])
-def test_whatever_a_commit_raises_is_a_failure_that_is_told_and_tried_again(error: BaseException) -> None:
-    out = OddCommit(error)
+def test_any_error_in_a_commit_is_reported_and_retried(error: BaseException) -> None:
+    out = FailingCommitSink(error)
     restart = RestartStrategies.fixed_delay_restart(3, 0)
     result = run(lambda env: env.add_source(Script([1, EPOCH, 2])).sink_to(out), restart=restart, timeout_s=20)
     assert (result.status, out.values) == ("FINISHED", [1, 2])
 
 
 @pytest.mark.parametrize("error", [SystemExit(1), Speechless()], ids=["exit", "speechless"])
-def test_whatever_a_source_raises_when_it_hears_of_a_commit_changes_nothing(error: BaseException) -> None:
-    out, source = Collect(), OddSource([1, EPOCH, 2])
+def test_any_error_of_a_source_in_a_commit_notification_is_ignored(error: BaseException) -> None:
+    out, source = Collect(), FailingSource([1, EPOCH, 2])
     source.errors = [error]
     result = run(lambda env: env.add_source(source).sink_to(out), timeout_s=20)
     assert (result.status, out.values, result.restarts, source.errors) == ("FINISHED", [1, 2], 0, [])

@@ -1,4 +1,4 @@
-"""Files whose times are known before they are read: in which order they are, and what event time makes of it."""
+"""Files with known time ranges: the order in which they are read, and the resulting watermarks."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ TIME = TimestampType(3)
 STRATEGY = ColumnWatermarks(Column(TIME, 0), Column(TIME, 0), (TIME,), None, "at")  # type: ignore[arg-type]
 
 
-class Diaries(TenRecords):
-    """Splits that know when they begin."""
+class SplitsWithStartTimes(TenRecords):
+    """Splits that know their earliest time."""
 
     def __init__(self, begins: Mapping[str, int | None]) -> None:
         super().__init__(begins, sequential=True)
@@ -74,8 +74,8 @@ def ranges(plan: InputPlan) -> dict[str, tuple[int, int]]:
     return {range_.split.name: (range_.start, range_.stop) for range_ in plan.reads["in"]}
 
 
-def test_each_subtask_reads_its_earliest_splits_and_the_others_wait_just_before_they_begin() -> None:
-    plan = plan_of(Diaries({"d": 400, "a": 100, "c": 300, "b": 200}), budget=16)
+def test_each_subtask_reads_its_earliest_splits_and_later_ones_hold_the_watermark_just_before_their_start() -> None:
+    plan = plan_of(SplitsWithStartTimes({"d": 400, "a": 100, "c": 300, "b": 200}), budget=16)
     assert {split.subtask for split in plan.reads["in"]} == {0, 1}
     assert ranges(plan) == {"a": (0, 8), "c": (0, 8)} or ranges(plan) == {"a": (0, 8), "b": (0, 8)}
     waiting = {split.split: split.time.watermark for split in plan.waiting["in"]}
@@ -84,35 +84,35 @@ def test_each_subtask_reads_its_earliest_splits_and_the_others_wait_just_before_
     assert all(range_.watermark == {"a": 98, "b": 198, "c": 298}[range_.split.name] for range_ in plan.reads["in"])
 
 
-def test_what_is_left_of_a_split_tells_its_time_not_what_was_read() -> None:
-    plan = plan_of(Diaries({"a": 100, "b": 200}), 100, {"a": SplitPosition(4, False, 101)})
+def test_the_unread_rest_of_a_split_determines_its_earliest_time() -> None:
+    plan = plan_of(SplitsWithStartTimes({"a": 100, "b": 200}), 100, {"a": SplitPosition(4, False, 101)})
     assert {range_.split.name: range_.watermark for range_ in plan.reads["in"]} == {"a": 102, "b": 198}
 
 
-def test_if_one_split_tells_nothing_all_are_read_side_by_side_and_nothing_is_known() -> None:
-    plan = plan_of(Diaries({"a": 100, "b": None, "c": 300, "d": 400}), budget=16)
+def test_one_split_without_a_known_time_makes_all_be_read_in_parallel() -> None:
+    plan = plan_of(SplitsWithStartTimes({"a": 100, "b": None, "c": 300, "d": 400}), budget=16)
     assert len(ranges(plan)) == 4 and not plan.by_time
     assert {range_.watermark for range_ in plan.reads["in"]} == {MIN_WATERMARK}
-    watched = Diaries({"a": 100, "b": 200})
+    watched = SplitsWithStartTimes({"a": 100, "b": 200})
     watched.bounded = False  # a file that appears later may begin before these
     assert not plan_of(watched, 4).by_time
-    # A job that is to be run again without its sources must not depend on what only they know.
-    assert not plan_of(Diaries({"a": 100, "b": 200}), 4, uses_outlooks=False).by_time
+    # A job that is to be replayed without its sources must not depend on facts that only they know.
+    assert not plan_of(SplitsWithStartTimes({"a": 100, "b": 200}), 4, uses_outlooks=False).by_time
 
 
-def test_an_outlook_of_another_kind_is_refused() -> None:
-    class Vague(Diaries):
+def test_an_outlook_of_another_type_is_rejected() -> None:
+    class InvalidOutlook(SplitsWithStartTimes):
         def outlook(self, split: Split, offset: Offset, column: int) -> Outlook | None:
             return Outlook(3, "soon")  # type: ignore[arg-type]
 
     with pytest.raises(ProgramError, match=r"outlook.*an Outlook of a number of records and an int in ms"):
-        plan_of(Vague({"a": 1}), 5)
+        plan_of(InvalidOutlook({"a": 1}), 5)
 
 
 @given(
     st.lists(st.tuples(st.integers(0, 50), st.integers(0, 1_000), st.integers(0, 2)), max_size=12), st.integers(1, 300)
 )
-def test_shares_by_time_keep_to_the_budget_and_pass_no_earlier_split_by(
+def test_shares_by_time_respect_the_budget_and_skip_no_earlier_split(
     splits: list[tuple[int, int, int]], budget: int
 ) -> None:
     live = [LiveSplit(Split(f"{at}"), 0, EventTimeState(), subtask) for at, (_, _, subtask) in enumerate(splits)]
@@ -129,8 +129,8 @@ def test_shares_by_time_keep_to_the_budget_and_pass_no_earlier_split_by(
 
 
 def test_the_last_ranges_of_a_source_are_marked_and_only_those() -> None:
-    assert not any(range_.is_last for range_ in plan_of(Diaries({"a": 100, "b": 200}), 16).reads["in"])
-    last = plan_of(Diaries({"a": 100, "b": 200}), 100)
+    assert not any(range_.is_last for range_ in plan_of(SplitsWithStartTimes({"a": 100, "b": 200}), 16).reads["in"])
+    last = plan_of(SplitsWithStartTimes({"a": 100, "b": 200}), 100)
     assert all(range_.is_last for range_ in last.reads["in"]) and not last.exhausted
 
 
@@ -146,7 +146,7 @@ def outlook_of_file(tmp_path: Path, times: pa.Array, offset: int = 0, **options:
     return source.outlook(split, offset, 0)
 
 
-def test_a_parquet_file_tells_the_earliest_time_of_the_row_groups_that_are_left(tmp_path: Path) -> None:
+def test_a_parquet_file_reports_the_earliest_time_of_its_unread_row_groups(tmp_path: Path) -> None:
     times = [5_000, 7_000, 4_000, 9_000, 8_000, 6_500]
     for unit, per_ms in (("ms", 1), ("us", 1_000), ("ns", 1_000_000)):
         column = pa.array([time * per_ms + (per_ms > 1) for time in times], pa.timestamp(unit))
@@ -155,9 +155,11 @@ def test_a_parquet_file_tells_the_earliest_time_of_the_row_groups_that_are_left(
         assert outlook_of_file(tmp_path, column, offset=4) == Outlook(2, 6_500)
 
 
-def test_a_parquet_file_that_does_not_tell_its_times_is_no_outlook(tmp_path: Path) -> None:
+def test_a_parquet_file_without_time_statistics_has_no_outlook(tmp_path: Path) -> None:
     assert outlook_of_file(tmp_path, pa.array([1, 2], pa.timestamp("ms")), write_statistics=False) is None
-    assert outlook_of_file(tmp_path, pa.array([1, 2], pa.timestamp("ms", "UTC"))) is None  # moments are no local times
+    assert (
+        outlook_of_file(tmp_path, pa.array([1, 2], pa.timestamp("ms", "UTC"))) is None
+    )  # instants are not local times
     assert outlook_of_file(tmp_path, pa.array([1, 2])) is None
     assert outlook_of_file(tmp_path, pa.array([None, None], pa.timestamp("ms"))) is None
 
@@ -182,8 +184,8 @@ def tables(folder: Path, epoch_records: int, **options: str) -> Iterator[TableEn
         yield t_env
 
 
-def written(folder: Path, files: list[list[int]]) -> Counter[tuple[int, int]]:
-    """Files of rows at these times, in this order, and how many rows of each key and second they have."""
+def write_files(folder: Path, files: list[list[int]]) -> Counter[tuple[int, int]]:
+    """Files of rows at these times, in this order, and the row count of each key and second."""
     folder.mkdir(parents=True, exist_ok=True)
     for number, times in enumerate(files):
         keys = [time % 3 for time in times]
@@ -198,11 +200,11 @@ def written(folder: Path, files: list[list[int]]) -> Counter[tuple[int, int]]:
     st.lists(st.lists(st.integers(0, 20_000), min_size=1, max_size=15).map(sorted), min_size=1, max_size=6),
     st.integers(1, 40),
 )
-def test_windows_over_files_in_any_order_of_time_miss_no_row(
+def test_windows_over_files_in_any_time_order_include_every_row(
     tmp_path_factory: pytest.TempPathFactory, files: list[list[int]], epoch_records: int
 ) -> None:
     folder = tmp_path_factory.mktemp("files")
-    expected = written(folder, files)
+    expected = write_files(folder, files)
     query = f"SELECT k, UNIX_TIMESTAMP(CAST(window_start AS STRING)), COUNT(*) {SEEN}"
     with tables(folder, epoch_records) as t_env, t_env.execute_sql(query).collect() as rows:
         counts = [tuple(row) for row in rows]
@@ -210,8 +212,8 @@ def test_windows_over_files_in_any_order_of_time_miss_no_row(
 
 
 @pytest.mark.slow
-def test_event_time_passes_files_that_nobody_has_begun_and_such_epochs_replay(tmp_path: Path) -> None:
-    written(tmp_path / "in", [[start * 1_000 + at for at in range(0, 2_000, 50)] for start in (6, 0, 4, 2)])
+def test_the_watermark_passes_unread_files_and_the_epochs_can_be_replayed(tmp_path: Path) -> None:
+    write_files(tmp_path / "in", [[start * 1_000 + at for at in range(0, 2_000, 50)] for start in (6, 0, 4, 2)])
     store = f"file://{tmp_path / 'store'}"
     programs: list[tuple[Graph, JobSettings]] = []
 
@@ -234,9 +236,9 @@ def test_event_time_passes_files_that_nobody_has_begun_and_such_epochs_replay(tm
     assert times == sorted(times) and max(passed) > 1_000
 
 
-def test_files_that_were_written_anew_between_two_jobs_of_a_process_tell_their_own_times(tmp_path: Path) -> None:
+def test_files_rewritten_between_two_jobs_of_a_process_report_their_new_times(tmp_path: Path) -> None:
     def counts(start: int) -> int:
-        # Neither packed nor coded: whatever their times, the files are of one size.
+        # Neither compressed nor encoded: whatever their times, the files have the same size.
         columns = {"at": pa.array(range(start, start + 8_000, 500), pa.timestamp("ms")), "k": pa.array(range(16))}
         for name in ("a", "b"):
             path = tmp_path / f"{name}.parquet"
@@ -249,8 +251,8 @@ def test_files_that_were_written_anew_between_two_jobs_of_a_process_tell_their_o
     assert [counts(100_000), counts(1_000)] == [32, 32] and len(sizes) == 1
 
 
-def test_a_session_waits_for_the_file_that_begins_where_it_ends(tmp_path: Path) -> None:
-    written(tmp_path, [[0], [1, 9_001], [3_000]])  # the first and the last are of one key, and the gap apart
+def test_a_session_waits_for_the_file_that_starts_at_its_end(tmp_path: Path) -> None:
+    write_files(tmp_path, [[0], [1, 9_001], [3_000]])  # the first and the last have one key, and are the gap apart
     query = """SELECT k, COUNT(*) FROM TABLE(SESSION(TABLE seen PARTITION BY k, DESCRIPTOR(`at`), INTERVAL '3' SECOND))
         GROUP BY k, window_start, window_end"""
     one = {"parallelism.default": "1"}

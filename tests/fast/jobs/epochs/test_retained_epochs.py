@@ -1,4 +1,4 @@
-"""What a sweeper knows of retained epochs: the same as if it held every manifest."""
+"""A sweeper's index of retained epochs agrees with a set of all manifests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAMES = "abcd"
 
 
 @given(st.lists(st.one_of(st.sets(st.sampled_from(NAMES)), st.integers(0, 9)), max_size=30))
-def test_files_of_epochs_that_come_and_go_are_those_of_a_set_per_epoch(changes: list[set[str] | int]) -> None:
+def test_files_of_added_and_removed_epochs_agree_with_a_set_per_epoch(changes: list[set[str] | int]) -> None:
     files, names_by_epoch, epoch = NamedFiles(), dict[int, set[str]](), 0
     for change in changes:
         named_before = set().union(*names_by_epoch.values())
@@ -28,12 +28,12 @@ def test_files_of_epochs_that_come_and_go_are_those_of_a_set_per_epoch(changes: 
         elif names_by_epoch:
             going = sorted(names_by_epoch)[change % len(names_by_epoch)]
             del names_by_epoch[going]
-            gone = files.remove(going)
-            assert sorted(gone) == sorted(named_before - set().union(*names_by_epoch.values()))
+            removed = files.remove(going)
+            assert sorted(removed) == sorted(named_before - set().union(*names_by_epoch.values()))
         assert {name for name in NAMES if name in files} == set().union(*names_by_epoch.values())
 
 
-def stored(epochs: int) -> tuple[MemoryStore, list[Manifest]]:
+def committed_store(epochs: int) -> tuple[MemoryStore, list[Manifest]]:
     store, manifests = MemoryStore(f"retained-{next(_STORES)}"), []
     for epoch in range(1, epochs + 1):
         files = [segment_name("op", "state", written, 0, "a") for written in (epoch - 1, epoch) if written]
@@ -42,8 +42,8 @@ def stored(epochs: int) -> tuple[MemoryStore, list[Manifest]]:
     return store, manifests
 
 
-def test_each_manifest_is_read_once_and_none_is_kept() -> None:
-    store, manifests = stored(5)
+def test_each_manifest_is_read_once_and_not_cached() -> None:
+    store, manifests = committed_store(5)
     reads: list[str] = []
     get = store.get
     store.get = lambda name: (reads.append(name), get(name))[1]  # type: ignore[method-assign]
@@ -55,13 +55,13 @@ def test_each_manifest_is_read_once_and_none_is_kept() -> None:
     assert retained.remove([1, 2]) == [segment_name("op", "state", 1, 0, "a")]
 
 
-def test_a_manifest_that_is_put_back_between_others_counts_again() -> None:
-    store, manifests = stored(4)
+def test_a_repaired_manifest_is_indexed_again() -> None:
+    store, manifests = committed_store(4)
     store.put(manifest_name(2), b"{")
-    told: list[str] = []
-    retained = RetainedEpochs(store, (), lambda name, what: told.append(name))
+    reads: list[str] = []
+    retained = RetainedEpochs(store, (), lambda name, what: reads.append(name))
     retained.refresh({})
-    assert retained.unreadable == {2} and told == [manifest_name(2)]
+    assert retained.unreadable == {2} and reads == [manifest_name(2)]
     store.put(manifest_name(2), encode(manifests[1]))
     retained.refresh({})
     assert retained.unreadable == set() and sorted(retained.created_ms) == [1, 2, 3, 4]

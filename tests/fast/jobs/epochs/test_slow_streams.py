@@ -1,4 +1,4 @@
-"""Streams with fewer records an epoch than there are subtasks: their windows fire, or the job says why they do not."""
+"""Streams with fewer records per epoch than subtasks: their windows fire, or the job reports why they do not."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def scripted(epochs: int) -> Script:
     return Script([item for epoch in range(1, epochs + 1) for item in (epoch * WIDTH_MS, EPOCH)])
 
 
-def per_window(stream: Any, parallelism: int) -> Any:
-    """The records of each window, which is one."""
+def records_per_window(stream: Any, parallelism: int) -> Any:
+    """The record count of each window, which is one."""
     timed = stream.assign_timestamps_and_watermarks(ASCENDING).uid("timed").set_parallelism(parallelism)
     return timed.key_by(lambda value: 0).window(TUMBLING).reduce(max).uid("last").set_parallelism(parallelism)
 
 
-def delays(out: Collect) -> list[int]:
-    """How many epochs after its record each window was emitted."""
+def window_delays(out: Collect) -> list[int]:
+    """How many epochs after its record each window fired."""
     return [record.epoch - record.value // WIDTH_MS for record in out.records]
 
 
@@ -48,11 +48,11 @@ def test_windows_of_a_stream_of_one_record_an_epoch_fire_within_bounded_epochs(p
     def build(env: Any) -> None:
         stream = env.add_source(scripted(epochs)).uid("in").set_parallelism(1)
         dealt = stream if dealing == "implicit" else getattr(stream, dealing)()
-        per_window(dealt, parallelism).sink_to(out)
+        records_per_window(dealt, parallelism).sink_to(out)
 
     run(build, parallelism=parallelism)
     assert len(out.records) == epochs
-    assert max(delays(out)) <= 2 * parallelism
+    assert max(window_delays(out)) <= 2 * parallelism
 
 
 def never_reaches_all(env: Any, parallelism: int, strategy: WatermarkStrategy, name: str) -> Any:
@@ -63,7 +63,7 @@ def never_reaches_all(env: Any, parallelism: int, strategy: WatermarkStrategy, n
     return windows.reduce(max).uid("last")
 
 
-def test_a_subtask_that_never_has_a_record_is_named_once_with_what_to_do(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_subtask_without_any_record_is_reported_once_with_advice(caplog: pytest.LogCaptureFixture) -> None:
     out = Collect("out")
     run(lambda env: never_reaches_all(env, 3, ASCENDING, "silent clicks").sink_to(out), parallelism=3)
     [warning] = [record.getMessage() for record in caplog.records if "silent clicks" in record.getMessage()]
@@ -72,7 +72,7 @@ def test_a_subtask_that_never_has_a_record_is_named_once_with_what_to_do(caplog:
     assert len({record.epoch for record in out.records}) == 1  # all windows fire at the end of the input
 
 
-def test_idle_subtasks_that_the_strategy_leaves_out_are_no_reason_to_warn(caplog: pytest.LogCaptureFixture) -> None:
+def test_subtasks_idle_by_strategy_are_not_warned_about(caplog: pytest.LogCaptureFixture) -> None:
     out = Collect("out")
     strategy = ASCENDING.with_idleness(Duration.of_millis(1))
     run(lambda env: never_reaches_all(env, 3, strategy, "idle clicks").sink_to(out), parallelism=3)
@@ -80,25 +80,25 @@ def test_idle_subtasks_that_the_strategy_leaves_out_are_no_reason_to_warn(caplog
 
 
 @pytest.mark.parametrize("parallelism", [2, pytest.param(8, marks=pytest.mark.slow)])
-def test_a_subtask_that_has_its_first_record_late_is_no_reason_to_warn(
+def test_a_subtask_with_a_late_first_record_is_not_warned_about(
     parallelism: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     def build(env: Any) -> None:
         stream = env.add_source(scripted(4 * parallelism)).uid("in").set_parallelism(1)
-        per_window(stream, parallelism).sink_to(Collect())
+        records_per_window(stream, parallelism).sink_to(Collect())
 
     run(build, parallelism=parallelism)
     assert not [record for record in caplog.records if "has no watermark" in record.getMessage()]
 
 
 @pytest.mark.parametrize("parallelism, step", [(2, 5), pytest.param(3, 5, marks=pytest.mark.slow)])
-def test_records_in_some_epochs_only_are_no_reason_to_warn(
+def test_epochs_without_records_are_not_warned_about(
     parallelism: int, step: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     def build(env: Any) -> None:
         stream = env.add_source(scripted(8 * parallelism * step)).uid("in").set_parallelism(1)
         some = stream.filter(lambda value: value // WIDTH_MS % step == 0)
-        per_window(some.set_parallelism(1), parallelism).sink_to(Collect())
+        records_per_window(some.set_parallelism(1), parallelism).sink_to(Collect())
 
     run(build, parallelism=parallelism)
     assert not [record for record in caplog.records if "has no watermark" in record.getMessage()]

@@ -1,5 +1,6 @@
-"""Event time that stands still while something waits for it: the job names the source, says what to call, and takes it
-back when time moves; other jobs hear nothing."""
+"""A stalled watermark that an operator waits for: the job names the source and the call to add, and withdraws the
+notice when the watermark advances; other jobs get no notice.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ ADVICE_IDLE = ".with_idleness(Duration.of_minutes(1)); in SQL, SET 'table.exec.s
 
 
 class Endless(Script):
-    """A script that more could follow, as of a topic or a folder that is watched."""
+    """A script that more records could follow, like a topic or a watched folder."""
 
     bounded = False
 
@@ -40,7 +41,7 @@ class Endless(Script):
 
 
 def every_epoch(epochs: int, *, pause_ms: int = 0, records: bool = True) -> list[Any]:
-    """A record in each epoch, that of epoch n at 10 n ms; before the next one the clock moves."""
+    """A record in each epoch, that of epoch n at 10 n ms; the clock advances before the next one."""
     items: list[Any] = []
     for epoch in range(1, epochs + 1):
         items += [*([epoch * 10] if records else []), *([Pause(pause_ms)] if pause_ms else []), EPOCH]
@@ -51,28 +52,30 @@ def windows(stream: Any) -> Any:
     return stream.key_by(lambda value: 0).window(TUMBLING).reduce(max).name("largest").uid("largest")
 
 
-def played(build: Callable[[Any], None], caplog: pytest.LogCaptureFixture, epochs: int, **options: Any) -> list[str]:
-    """What a job says of event time that stands or moves, in its first epochs."""
+def stall_messages(
+    build: Callable[[Any], None], caplog: pytest.LogCaptureFixture, epochs: int, **options: Any
+) -> list[str]:
+    """The messages of a job about stalled or advancing watermarks in its first epochs."""
     caplog.clear()
     run(build, epochs=epochs, **options)
     return [record.getMessage() for record in caplog.records if "event time" in record.getMessage()]
 
 
-def test_a_source_without_watermarks_is_named_once_with_what_to_call(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_source_without_watermarks_is_reported_once_with_the_call_to_add(caplog: pytest.LogCaptureFixture) -> None:
     store = fresh_name("stalled")
 
     def build(env: Any) -> None:
         stream = env.from_source(Endless(every_epoch(8)), NONE, "clicks").uid("clicks")
         windows(stream).sink_to(Collect())
 
-    [warning] = played(build, caplog, 8, store=store)
+    [warning] = stall_messages(build, caplog, 8, store=store)
     assert warning.startswith(
         "event time is stalled: 'Source: clicks' emits no watermarks, so no window or timer of 'largest' fires. "
         "Define its event time: pass a WatermarkStrategy to from_source(), or call .assign_timestamps_and_watermarks("
     )
     assert "WATERMARK FOR" in warning and "test_stalled_watermarks.py" in warning
-    standing = stalled_watermarks_of(newest(store))["clicks"]
-    assert (standing.reason, standing.is_long, standing.epochs) == ("never", True, 8)
+    stalled = stalled_watermarks_of(newest(store))["clicks"]
+    assert (stalled.reason, stalled.is_long, stalled.epochs) == ("never", True, 8)
 
 
 def newest(store: str) -> Manifest:
@@ -81,8 +84,8 @@ def newest(store: str) -> Manifest:
     return manifest
 
 
-def test_no_epoch_of_the_first_two_is_enough_to_warn(caplog: pytest.LogCaptureFixture) -> None:
-    assert not played(
+def test_the_first_two_epochs_never_warn(caplog: pytest.LogCaptureFixture) -> None:
+    assert not stall_messages(
         lambda env: windows(env.from_source(Endless(every_epoch(8)), NONE, "early")).sink_to(Collect()), caplog, 2
     )
 
@@ -105,14 +108,14 @@ class Timed(KeyedProcessFunction):
 
 
 @pytest.mark.parametrize("is_timed", [True, False])
-def test_timers_of_event_time_wait_and_those_of_processing_time_do_not(
+def test_event_time_timers_wait_and_processing_time_timers_do_not(
     is_timed: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     def build(env: Any) -> None:
         stream = env.from_source(Endless(every_epoch(6)), NONE, "timed clicks")
         stream.key_by(lambda value: 0, Types.INT()).process(Timed(is_timed)).name("remind").sink_to(Collect())
 
-    warnings = played(build, caplog, 6)
+    warnings = stall_messages(build, caplog, 6)
     assert len(warnings) == is_timed
     assert all(
         "'Source: timed clicks' emits no watermarks, so no window or timer of 'remind' fires" in w for w in warnings
@@ -153,10 +156,10 @@ def _over_by_the_clock(env: Any) -> Any:
 @pytest.mark.parametrize(
     "program", [_by_the_clock, _over_by_the_clock, _bounded, _moving, _assigned_later, _no_operator_waits]
 )
-def test_where_nothing_waits_for_event_time_or_it_moves_there_is_no_warning(
+def test_no_warning_if_no_operator_waits_or_the_watermark_advances(
     program: Callable[[Any], Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert not played(lambda env: program(env).sink_to(Collect()), caplog, 6)
+    assert not stall_messages(lambda env: program(env).sink_to(Collect()), caplog, 6)
 
 
 def union_with_quiet(quiet: Script, busy: Script, strategy: WatermarkStrategy = ASCENDING) -> Callable[[Any], None]:
@@ -169,7 +172,7 @@ def union_with_quiet(quiet: Script, busy: Script, strategy: WatermarkStrategy = 
 
 
 @pytest.mark.parametrize(
-    ("before", "said"),
+    ("before", "message"),
     [
         ([], ": 'Source: quiet clicks' has had no record yet, so"),
         (
@@ -179,61 +182,63 @@ def union_with_quiet(quiet: Script, busy: Script, strategy: WatermarkStrategy = 
     ],
     ids=["never had one", "has had one"],
 )
-def test_a_source_without_records_is_named_after_a_minute_while_others_have_some(
-    before: list[int], said: str, caplog: pytest.LogCaptureFixture
+def test_a_source_without_records_is_reported_after_a_minute_if_others_have_some(
+    before: list[int], message: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = ManualClock(0)
     busy, quiet = Endless(every_epoch(20, pause_ms=10_000), clock=clock), Endless([*before, EPOCH])
-    [warning] = played(union_with_quiet(quiet, busy), caplog, 38, clock=clock)
+    [warning] = stall_messages(union_with_quiet(quiet, busy), caplog, 38, clock=clock)
     assert (
-        f"event time is stalled{said}" in warning
+        f"event time is stalled{message}" in warning
         and "no window or timer of 'largest' fires" in warning
         and ADVICE_IDLE in warning
     )
 
 
 @pytest.mark.parametrize("reason", ["too few epochs", "too short a time", "left out when idle"])
-def test_a_source_that_is_quiet_for_a_while_or_left_out_is_no_reason_to_warn(
-    reason: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_briefly_quiet_or_idle_source_is_not_warned_about(reason: str, caplog: pytest.LogCaptureFixture) -> None:
     clock = ManualClock(0)
     epochs, pause_ms = {"too few epochs": (8, 30_000), "too short a time": (20, 1_000)}.get(reason, (20, 10_000))
     strategy = ASCENDING.with_idleness(Duration.of_seconds(5)) if reason == "left out when idle" else ASCENDING
     busy, quiet = Endless(every_epoch(epochs, pause_ms=pause_ms), clock=clock), Endless([10, EPOCH])
-    assert not played(union_with_quiet(quiet, busy, strategy), caplog, 2 * epochs - 2, clock=clock)
+    assert not stall_messages(union_with_quiet(quiet, busy, strategy), caplog, 2 * epochs - 2, clock=clock)
 
 
-def test_when_time_moves_again_that_is_logged_and_the_store_says_no_more(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_advancing_watermark_is_logged_and_the_notice_is_removed_from_the_store(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     clock, store = ManualClock(0), fresh_name("stalled")
     busy = Endless(every_epoch(24, pause_ms=10_000), clock=clock)
     quiet = Endless([10, *([EPOCH] * 40), 1_000, EPOCH])
     build = union_with_quiet(quiet, busy)
-    warning, withdrawal = played(build, caplog, 46, clock=clock, store=store)
+    warning, withdrawal = stall_messages(build, caplog, 46, clock=clock, store=store)
     assert "'Source: quiet clicks' has had no record" in warning
     assert withdrawal == "event time no longer waits for 'Source: quiet clicks'"
     assert not stalled_watermarks_of(newest(store))
 
 
-def test_one_split_without_records_is_named(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_split_without_records_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     clock = ManualClock(0)
     script = Endless(every_epoch(20, pause_ms=10_000), [], clock=clock)
-    [warning] = played(
+    [warning] = stall_messages(
         lambda env: windows(env.from_source(script, ASCENDING, "topic")).sink_to(Collect()), caplog, 38, clock=clock
     )
     assert "'Source: topic' in 'script-1' has had no record yet" in warning
 
 
-def test_timestamps_that_do_not_move_are_a_matter_of_the_strategy(caplog: pytest.LogCaptureFixture) -> None:
+def test_constant_timestamps_are_reported_as_a_watermark_that_does_not_follow_records(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     clock = ManualClock(0)
     constant = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda value, _: 7)
     script = Endless(every_epoch(20, pause_ms=10_000), clock=clock)
-    [warning] = played(
+    [warning] = stall_messages(
         lambda env: windows(env.from_source(script, constant, "constant")).sink_to(Collect()), caplog, 38, clock=clock
     )
     assert "'Source: constant' has records, and its watermark does not follow them" in warning
 
 
-def test_watermarks_made_in_mid_stream_are_named_with_their_source(caplog: pytest.LogCaptureFixture) -> None:
+def test_watermarks_assigned_in_mid_stream_are_reported_with_their_source(caplog: pytest.LogCaptureFixture) -> None:
     clock = ManualClock(0)
     busy, quiet = Endless(every_epoch(20, pause_ms=10_000), clock=clock), Endless([EPOCH])
 
@@ -244,28 +249,28 @@ def test_watermarks_made_in_mid_stream_are_named_with_their_source(caplog: pytes
         ]
         windows(streams[0].union(streams[1])).sink_to(Collect())
 
-    [warning] = played(build, caplog, 38, clock=clock)
+    [warning] = stall_messages(build, caplog, 38, clock=clock)
     assert "'time of orders' after 'Source: orders' has had no record yet" in warning
 
 
-def test_list_says_what_event_time_waits_for() -> None:
+def test_list_shows_the_source_that_stalls_the_watermark() -> None:
     store = fresh_name("stalled")
 
     def build(env: Any) -> None:
         windows(env.from_source(Endless(every_epoch(6)), NONE, "listed clicks").uid("in")).sink_to(Collect())
 
     run(build, epochs=4, store=store, job_name="waiting")
-    listed = json.loads(printed(store, as_json=True))
+    listed = json.loads(print_list(store, as_json=True))
     assert listed["time_awaits"] == ["Source: listed clicks"]
 
 
-def printed(store: str, *, as_json: bool) -> str:
+def print_list(store: str, *, as_json: bool) -> str:
     screen = io.StringIO()
     assert list_jobs(f"memory://{store}", as_json=as_json, screen=screen) == 0
     return screen.getvalue()
 
 
-def test_the_list_on_the_screen_and_the_console_say_it_too() -> None:
+def test_the_printed_list_and_the_console_show_a_stalled_watermark() -> None:
     job = ListedJob("clicks", "0123456789", "RUNNING", 7, 1, 0, "jobs/a", is_alive=True, time_awaits=("views", "ads"))
     assert "RUNNING, event time waits for 'views', 'ads'" in table_text([job], now_ms=0)
     progress = JobProgress("clicks", "j1", "jobs/a", status="RUNNING", time_awaits=("views",))
@@ -274,10 +279,10 @@ def test_the_list_on_the_screen_and_the_console_say_it_too() -> None:
 
 
 @pytest.mark.parametrize("is_held_by_another", [False, True], ids=["alone", "held by a quiet input"])
-def test_rows_that_later_ones_look_back_to_wait_for_nothing(
+def test_rows_retained_for_later_over_frames_do_not_wait_for_the_watermark(
     is_held_by_another: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """OVER keeps rows after it has given their results: a quiet source of such rows is no reason to warn."""
+    """OVER retains rows after it has emitted their results: a quiet source of these rows is no reason to warn."""
     clock = ManualClock(0)
 
     def build(env: Any) -> None:
@@ -295,5 +300,7 @@ def test_rows_that_later_ones_look_back_to_wait_for_nothing(
         sums = t_env.sql_query(f"SELECT v, SUM(v) OVER ({frame}) FROM events")
         t_env.to_data_stream(sums).sink_to(Collect())
 
-    said = played(build, caplog, 38, clock=clock)
-    assert len(said) == is_held_by_another and all("'Source: quiet' has had no record for a minute" in s for s in said)
+    messages = stall_messages(build, caplog, 38, clock=clock)
+    assert len(messages) == is_held_by_another and all(
+        "'Source: quiet' has had no record for a minute" in s for s in messages
+    )

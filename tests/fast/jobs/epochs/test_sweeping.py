@@ -1,4 +1,4 @@
-"""Sweeping: beside the job, in few calls, a bounded amount at a time."""
+"""Sweeping: concurrently with the job, in few calls, a bounded amount at a time."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def new_name() -> str:
     return f"sweeping-{next(_STORES)}"
 
 
-def prepared(store: Store, out: Collect, epochs: int) -> Job:
+def prepare_job(store: Store, out: Collect, epochs: int) -> Job:
     env = StreamExecutionEnvironment.get_execution_environment()
     env.configure(Configuration().set_integer("millstream.retention.epochs", 2))
     items = [item for n in range(epochs) for item in (n, EPOCH)]
@@ -49,8 +49,8 @@ def sweep_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Sweeper, "__init__", partialmethod(Sweeper.__init__, every_epochs=4))
 
 
-class Stuck(MemoryStore):
-    """A store in which nothing can be removed until somebody says so."""
+class BlockedStore(MemoryStore):
+    """A store in which no file can be removed until released."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -63,9 +63,9 @@ class Stuck(MemoryStore):
         super().delete_many(names)
 
 
-def test_neither_epochs_nor_publishing_wait_for_the_sweeper() -> None:
-    store, out, all_published = Stuck(new_name()), Collect(), threading.Event()
-    job = prepared(store, out, 30)
+def test_neither_epochs_nor_publishing_are_blocked_by_the_sweeper() -> None:
+    store, out, all_published = BlockedStore(new_name()), Collect(), threading.Event()
+    job = prepare_job(store, out, 30)
     # The last epoch is committed and published while the first pass is still at its first removal.
     job.board.listen(lambda progress: all_published.set() if progress.published >= 30 else None)
     job.start()
@@ -74,11 +74,11 @@ def test_neither_epochs_nor_publishing_wait_for_the_sweeper() -> None:
     store.free.set()
     job.result()
     assert len(out.values) == 30
-    # The end waited for the requested sweep: the store is swept as of the last time that it was due.
+    # The end waited for the requested sweep: the store is swept as of the last due sweep.
     assert len(ManifestLog(store).epochs()) <= 2 + 4
 
 
-class Counting(MemoryStore):
+class CountingStore(MemoryStore):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.calls: list[str] = []
@@ -98,21 +98,21 @@ class Counting(MemoryStore):
                 self._shelf.files.pop(name, None)
 
 
-def aged(monkeypatch: pytest.MonkeyPatch, epochs: int) -> str:
+def unswept_store(monkeypatch: pytest.MonkeyPatch, epochs: int) -> str:
     """The store of a job that was never swept."""
     name = new_name()
     with monkeypatch.context() as patch:
         patch.setattr(Sweeper, "sweep", lambda *_: False)
-        prepared(MemoryStore(name), Collect(), epochs).start().result()
+        prepare_job(MemoryStore(name), Collect(), epochs).start().result()
     assert len(ManifestLog(MemoryStore(name)).epochs()) == epochs + 1
     return name
 
 
 @pytest.mark.slow
-def test_a_pass_makes_few_calls_however_much_there_is_to_remove(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pass_makes_few_calls_however_many_files_it_removes(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
     for epochs in (20, 80):
-        store = Counting(aged(monkeypatch, epochs))
+        store = CountingStore(unswept_store(monkeypatch, epochs))
         newest = ManifestLog(store).newest()
         store.calls.clear()
         assert not Sweeper(store, lambda: 0, RetentionPolicy(2)).sweep(newest)
@@ -121,10 +121,10 @@ def test_a_pass_makes_few_calls_however_much_there_is_to_remove(monkeypatch: pyt
     assert len(calls[0]) == len(calls[1]) < 25
 
 
-def test_a_pass_is_bounded_and_the_next_one_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pass_is_bounded_and_the_next_one_continues(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweeping, "_FILES_MAX", 5)
     monkeypatch.setattr(sweeping, "_EPOCHS_MAX", 4)
-    store = MemoryStore(aged(monkeypatch, 20))
+    store = MemoryStore(unswept_store(monkeypatch, 20))
     log = ManifestLog(store)
     newest, there = log.newest(), len(log.epochs())
     sweeper = Sweeper(store, lambda: 0, RetentionPolicy(2))
@@ -132,20 +132,20 @@ def test_a_pass_is_bounded_and_the_next_one_goes_on(monkeypatch: pytest.MonkeyPa
     assert 2 < len(log.epochs()) < there
     background = BackgroundSweeper(sweeper)
     background.sweep(newest)
-    while len(log.epochs()) > 2 or len(store.list("segments")) > len(named(store)):
+    while len(log.epochs()) > 2 or len(store.list("segments")) > len(named_by_manifests(store)):
         threading.Event().wait(0.001)
     background.close()
-    assert set(store.list("segments")) == named(store)
+    assert set(store.list("segments")) == named_by_manifests(store)
 
 
-def named(store: MemoryStore) -> set[str]:
+def named_by_manifests(store: MemoryStore) -> set[str]:
     log = ManifestLog(store)
     return {file for epoch in log.epochs() for file in named_files(log.read(epoch)) if file.startswith("segments")}
 
 
-def test_nothing_is_swept_after_the_end() -> None:
+def test_no_sweep_runs_after_the_end() -> None:
     store = MemoryStore(new_name())
-    prepared(store, Collect(), 6).start().result()
+    prepare_job(store, Collect(), 6).start().result()
     newest, before = ManifestLog(store).newest(), store.list("")
     background = BackgroundSweeper(Sweeper(store, lambda: 0, RetentionPolicy(1)))
     background.close()
@@ -153,14 +153,14 @@ def test_nothing_is_swept_after_the_end() -> None:
     assert store.list("") == before
 
 
-def test_manifests_that_an_older_millstream_had_set_aside_are_put_back_packed_or_not() -> None:
+def test_manifests_set_aside_by_an_older_version_are_restored_packed_or_not() -> None:
     store = MemoryStore(new_name())
     claim(store, "job", job_id="id", now_ms=0)
     log, draw = ManifestLog(store), random.Random(1)
     states = {f"operator-{number}": {"file": f"{draw.getrandbits(128):x}"} for number in range(2_000)}
     manifests = [Manifest("job", "id", n, n - 1, 0, "run", published_through=n - 1, states=states) for n in range(1, 6)]
     assert all(map(log.commit, manifests))
-    assert not store.get(manifest_name(1)).isascii(), "it is not packed, and nothing is shown"
+    assert not store.get(manifest_name(1)).isascii(), "the manifest is not packed, so the test shows nothing"
     set_aside(store, manifests[:3])
     assert log.epochs() == [4, 5] and verify(store.url).problems == ()
     Sweeper(store, lambda: 0, RetentionPolicy(keep_last=4)).sweep(manifests[-1])
@@ -170,14 +170,16 @@ def test_manifests_that_an_older_millstream_had_set_aside_are_put_back_packed_or
 
 
 def set_aside(store: Store, manifests: Sequence[Manifest]) -> None:
-    """As a sweeper of an older Millstream that died before it had put back what is pinned."""
+    """As by a sweeper of an older version that died before it restored pinned manifests."""
     texts = {str(manifest.epoch): to_text(encode(manifest)) for manifest in manifests}
     store.put(leaving_name(), seal("leaving", 1, {"manifests": texts}))
     store.delete_many([manifest_name(manifest.epoch) for manifest in manifests])
 
 
-def test_what_epochs_that_were_committed_as_one_may_have_written_stays_while_their_manifest_cannot_be_read() -> None:
-    """The last of them wrote under the number of the next epoch. Put back from a copy, the manifest is whole again."""
+def test_files_of_epochs_committed_together_are_retained_while_their_manifest_is_unreadable() -> None:
+    """The last of them wrote under the number of the next epoch. Restored from a copy, the manifest is complete
+    again.
+    """
     store = MemoryStore(new_name())
     log = ManifestLog(store)
     manifests = [
@@ -192,23 +194,25 @@ def test_what_epochs_that_were_committed_as_one_may_have_written_stays_while_the
     assert store.list("segments") == files[:3]
 
 
-def test_a_removal_that_a_dead_sweeper_decided_takes_no_epoch_of_the_job_that_comes_after_it() -> None:
-    """A job is cancelled, and its epochs go with it; the sweeper dies when they are gone. Their numbers come again."""
+def test_a_removal_decided_by_a_dead_sweeper_spares_the_epochs_of_the_next_job() -> None:
+    """A job is cancelled and its epochs are removed; the sweeper dies afterwards. The next job uses their numbers
+    again.
+    """
     store = MemoryStore(aged_name := new_name())
-    prepared(store, Collect(), 3).start().result()
-    dying = Dying(aged_name)
+    prepare_job(store, Collect(), 3).start().result()
+    dying = DyingStore(aged_name)
     with pytest.raises(RuntimeError, match="killed"):
         Sweeper(dying, lambda: 0).clear()
     assert ManifestLog(store).epochs() == [] and store.list_after("manifests", REMOVALS)
-    job, out = prepared(store, Collect(), 3), Collect()
+    job, out = prepare_job(store, Collect(), 3), Collect()
     assert not store.list_after("manifests", REMOVALS)
     job.start().result()
-    prepared(store, out, 4).start().result()
+    prepare_job(store, out, 4).start().result()
     assert ManifestLog(store).epochs()[-1] == 4 and verify(store.url).is_whole
 
 
-class Dying(MemoryStore):
-    """A store whose sweeper dies before it has taken back what it announced."""
+class DyingStore(MemoryStore):
+    """A store whose sweeper dies before it withdraws its announcement."""
 
     def delete_many(self, names: Sequence[str]) -> None:
         if any(name.startswith(REMOVALS) for name in names):
@@ -216,29 +220,31 @@ class Dying(MemoryStore):
         super().delete_many(names)
 
 
-def test_an_epoch_that_a_driver_commits_while_a_command_sweeps_keeps_its_files() -> None:
-    """The driver starts, commits and ends between the listing of manifests and that of files: nobody runs the job."""
-    store = Busy(new_name())
+def test_an_epoch_committed_while_a_command_sweeps_retains_its_files() -> None:
+    """The driver starts, commits and ends between the listing of manifests and that of files: no driver holds the
+    lease.
+    """
+    store = BusyStore(new_name())
     newest = committed(store)
-    store.beside = iter([lambda: committed(store)])
+    store.during_listing = iter([lambda: committed(store)])
     Sweeper(store, lambda: 0, RetentionPolicy(1 << 40)).sweep_once(newest, lambda: True)
     assert ManifestLog(store).epochs() == [1, 2]
-    assert set(store.list("segments")) == named(store) and len(named(store)) == 2
+    assert set(store.list("segments")) == named_by_manifests(store) and len(named_by_manifests(store)) == 2
 
 
-class Busy(MemoryStore):
-    """Something happens beside the first listing of segments."""
+class BusyStore(MemoryStore):
+    """Runs an action concurrently with the first listing of segments."""
 
-    beside: Iterator[Callable[[], object]] = iter(())
+    during_listing: Iterator[Callable[[], object]] = iter(())
 
     def list(self, prefix: str) -> Names:
         if prefix == "segments":
-            next(self.beside, lambda: None)()
+            next(self.during_listing, lambda: None)()
         return super().list(prefix)
 
 
 def committed(store: Store) -> Manifest:
-    """The next epoch, with a segment of its own."""
+    """The next epoch, with its own segment."""
     epoch = len(ManifestLog(store).epochs()) + 1
     segment = segment_name("sum", "total", epoch, 0, "a1")
     store.put(segment, b"rows")
@@ -247,7 +253,7 @@ def committed(store: Store) -> Manifest:
     return manifest
 
 
-def test_a_sweep_leaves_files_that_are_none_of_its_business_in_a_store_without_epochs() -> None:
+def test_a_sweep_ignores_foreign_files_in_a_store_without_epochs() -> None:
     store = MemoryStore(new_name())
     store.put("segments/notes.txt", b"mine")
     store.put(segment_name("sum", "total", 1, 0, "lost"), b"rows")
@@ -255,10 +261,10 @@ def test_a_sweep_leaves_files_that_are_none_of_its_business_in_a_store_without_e
     assert store.list("") == ["segments/notes.txt"]
 
 
-def test_epochs_that_write_much_are_swept_before_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sweep_is_due_after_a_number_of_written_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweeping, "_EVERY_BYTES", 1)
     monkeypatch.setattr(Sweeper, "__init__", partialmethod(Sweeper.__init__, every_epochs=1_000))
     swept: list[Manifest | None] = []
     monkeypatch.setattr(Sweeper, "sweep", lambda self, newest: swept.append(newest))
-    prepared(MemoryStore(new_name()), Collect(), 3).start().result()
+    prepare_job(MemoryStore(new_name()), Collect(), 3).start().result()
     assert len(swept) > 1

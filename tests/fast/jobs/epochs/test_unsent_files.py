@@ -1,4 +1,4 @@
-"""Files that do not come to the store, because the process that was to send them has ended: others are asked."""
+"""Files missing from the store because the process that was to upload them has ended: other processes upload them."""
 
 from __future__ import annotations
 
@@ -34,26 +34,26 @@ def awaited(store: MemoryStore, send_unsent: Any) -> None:
         committing.close()
 
 
-def test_a_commit_that_waits_for_files_has_them_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_that_waits_for_files_requests_their_upload(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(committer, "_UNSENT_S", 0.0)
     store = new_store()
     awaited(store, lambda: store.put(NAME, b"abc"))
     assert store.exists(NAME)
 
 
-def test_a_commit_whose_files_come_asks_nobody() -> None:
+def test_a_commit_whose_files_arrive_requests_no_upload() -> None:
     store, questions = new_store(), []
     store.put(NAME, b"abc")
     awaited(store, lambda: questions.append(1))
     assert not questions
 
 
-def test_what_a_dead_process_left_is_sent_when_no_task_runs(tmp_path: Path) -> None:
+def test_files_left_by_a_dead_process_are_uploaded_when_no_task_runs(tmp_path: Path) -> None:
     store, dead = new_store(), LocalTier(tmp_path, 1 << 20)
     dead.keep_unsent(store.url, NAME, b"abc")
     dead.close()
     runner = LocalRunner()
-    runner.send_unsent()  # nothing was prepared: nothing is known
+    runner.send_unsent()  # without a prepared job no files are known
     job = ShippedJob(b"", JobFacts("job", "id", "run", store, tier=TierSettings(str(tmp_path))))
     runner.prepare(job)
     runner.send_unsent()

@@ -1,4 +1,4 @@
-"""An archive is one job's as long as that job is there."""
+"""An archive belongs to one job for as long as that job exists."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KIND = KINDS["time in the key"]
 CHANGES = random_changes(Random(3), KIND, 6)
 
 
-def begun() -> tuple[str, str, Store]:
+def job_with_archive() -> tuple[str, str, Store]:
     """A job that has written to its archive: its store, the archive's address, and the archive."""
     store, archive = new_stores()
     run_table(CHANGES, KIND, store, archive, ManualClock(), epochs=4)
@@ -32,8 +32,8 @@ def run_another(archive: str) -> str:
     return store
 
 
-def test_another_job_is_refused_and_has_written_nothing_and_the_first_goes_on() -> None:
-    store, archive, folder = begun()
+def test_another_job_is_rejected_before_it_writes_and_the_first_continues() -> None:
+    store, archive, folder = job_with_archive()
     before, other = folder.list(""), new_stores()[0]
     with pytest.raises(ProgramError, match="which belongs to job"):
         run_table(CHANGES, KIND, other, archive, ManualClock())
@@ -42,28 +42,28 @@ def test_another_job_is_refused_and_has_written_nothing_and_the_first_goes_on() 
     assert OWNER in folder.list("")
 
 
-def test_the_next_may_have_it_when_the_first_is_gone_or_lets_it_go() -> None:
-    store, archive, _ = begun()
+def test_another_job_may_own_the_archive_when_the_first_is_removed_or_releases_it() -> None:
+    store, archive, _ = job_with_archive()
     place = MemoryStore(store)
     place.delete_many(place.list(""))
     second = open_job(f"memory://{run_another(archive)}")
     with pytest.raises(ProgramError, match="which belongs to job"):
         run_another(archive)
-    release_archive(archive, "0" * 32)  # it is not that job's to let go
+    release_archive(archive, "0" * 32)  # that job does not own it and cannot release it
     with pytest.raises(ProgramError, match="which belongs to job"):
         run_another(archive)
     release_archive(archive, second.job_id)
     run_another(archive)
 
 
-def test_a_place_that_takes_no_archive_is_told_as_that(tmp_path: Path) -> None:
+def test_a_target_that_cannot_hold_an_archive_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match=r"the archive of 'Table: kept' cannot be written to .*Set 'archive.path'"):
         run_another(str(tmp_path / "file"))
 
 
-def test_what_cannot_be_read_is_told_and_not_taken_for_nobody_s() -> None:
-    store, archive, folder = begun()
+def test_an_unreadable_owner_is_reported_and_not_treated_as_none() -> None:
+    store, archive, folder = job_with_archive()
     folder.put(OWNER, folder.get(OWNER)[:-9])
     with pytest.raises(MillstreamError, match=OWNER):
         run_table(CHANGES, KIND, store, archive, ManualClock())

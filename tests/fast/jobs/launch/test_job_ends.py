@@ -1,4 +1,4 @@
-"""How a job's end is told: in its log, in its store, in `millstream list` and `millstream logs`."""
+"""How a job's end is reported: in its log, in its store, in `millstream list` and `millstream logs`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ RECORD = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} (\w+) +(\S+): (.*)$"
 
 
 class Parse(MapFunction):
-    """Counts; `fails_at`: a number that it cannot take."""
+    """Counts; `fails_at`: a number that it rejects."""
 
     def __init__(self, fails_at: int | None = None) -> None:
         self.fails_at = fails_at
@@ -70,7 +70,7 @@ def log_of(folder: Path) -> str:
     return log.read_text()
 
 
-def printed(show: Callable[..., int], *arguments: Any, code: int = 0, **named: Any) -> str:
+def print_screen(show: Callable[..., int], *arguments: Any, code: int = 0, **named: Any) -> str:
     screen = io.StringIO()
     assert show(*arguments, **named, screen=screen) == code
     return screen.getvalue()
@@ -89,7 +89,7 @@ def test_a_failure_is_in_the_log_once_at_error_with_the_users_traceback(tmp_path
     assert log.rstrip().endswith(errors[1])
 
 
-def test_a_failure_that_comes_again_is_a_line_with_its_number(tmp_path: Path) -> None:
+def test_a_repeated_failure_is_logged_as_one_line_with_its_count(tmp_path: Path) -> None:
     with pytest.raises(JobFailedError):
         job(tmp_path, [3], fails_at=3, restarts=2).start().result()
     log = log_of(tmp_path)
@@ -119,18 +119,20 @@ def test_a_failed_job_is_listed_as_failed_and_a_killed_one_as_interrupted(tmp_pa
         job(tmp_path / "a", [1, EPOCH, 3], fails_at=3).start().result()
     with pytest.raises(JobFailedError):
         job(tmp_path / "b", [3], fails_at=3).start().result()
-    shown = printed(list_jobs, str(tmp_path), as_json=False)
+    shown = print_screen(list_jobs, str(tmp_path), as_json=False)
     assert shown.count(" FAILED: 'Parse' failed: ZeroDivisionError: ") == 2 and "INTERRUPTED" not in shown
-    assert [json.loads(line)["status"] for line in printed(list_jobs, str(tmp_path), as_json=True).splitlines()] == [
+    assert [
+        json.loads(line)["status"] for line in print_screen(list_jobs, str(tmp_path), as_json=True).splitlines()
+    ] == [
         "FAILED",
         "FAILED",
     ]
-    # A driver that dies leaves no word of its end; the next one has removed that of the run before.
+    # A driver that dies does not record its end; the next one has removed that of the previous run.
     (tmp_path / "a" / "ended.json").unlink()
-    assert " INTERRUPTED " in printed(list_jobs, str(tmp_path / "a"), as_json=False)
+    assert " INTERRUPTED " in print_screen(list_jobs, str(tmp_path / "a"), as_json=False)
 
 
-def test_a_run_removes_how_the_one_before_has_ended(tmp_path: Path) -> None:
+def test_a_run_removes_the_end_of_the_previous_one(tmp_path: Path) -> None:
     store = open_store(str(tmp_path))
     with pytest.raises(JobFailedError):
         job(tmp_path, [1, EPOCH, 3], fails_at=3).start().result()
@@ -144,7 +146,7 @@ def test_a_run_removes_how_the_one_before_has_ended(tmp_path: Path) -> None:
     assert {end.status for end in seen if isinstance(end, RunEnd)} <= {"FINISHED"}
     end = read_run_end(store)
     assert end is not None and end.status == "FINISHED"
-    assert " FINISHED " in printed(list_jobs, str(tmp_path), as_json=False)
+    assert " FINISHED " in print_screen(list_jobs, str(tmp_path), as_json=False)
 
 
 def test_a_cancelled_job_is_listed_as_cancelled(tmp_path: Path) -> None:
@@ -156,15 +158,15 @@ def test_a_cancelled_job_is_listed_as_cancelled(tmp_path: Path) -> None:
 
     cancelled.board.listen(cancel)
     cancelled.start().wait()
-    assert " CANCELED " in printed(list_jobs, str(tmp_path), as_json=False)
+    assert " CANCELED " in print_screen(list_jobs, str(tmp_path), as_json=False)
     assert "the job ended as CANCELED after" in log_of(tmp_path)
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"\xff"])
-def test_a_damaged_note_of_an_end_is_none(tmp_path: Path, data: bytes) -> None:
+def test_a_damaged_record_of_an_end_is_ignored(tmp_path: Path, data: bytes) -> None:
     job(tmp_path, [1]).start().result()
     (tmp_path / "ended.json").write_bytes(data)
-    assert " FINISHED " in printed(list_jobs, str(tmp_path), as_json=False)
+    assert " FINISHED " in print_screen(list_jobs, str(tmp_path), as_json=False)
     job(tmp_path, [1]).start().result()
 
 
@@ -172,28 +174,30 @@ def test_logs_prints_the_newest_run_and_its_failures(tmp_path: Path) -> None:
     with pytest.raises(JobFailedError):
         job(tmp_path, [3], fails_at=3).start().result()
     whole, store = log_of(tmp_path), str(tmp_path)
-    assert printed(show_logs, store) == whole
-    assert printed(show_logs, store, lines=1).startswith(whole.splitlines()[-1])
-    errors = printed(show_logs, store, errors=True)
+    assert print_screen(show_logs, store) == whole
+    assert print_screen(show_logs, store, lines=1).startswith(whole.splitlines()[-1])
+    errors = print_screen(show_logs, store, errors=True)
     assert errors.startswith(whole[: whole.index("ERROR")].splitlines()[-1])
     assert "Traceback" in errors and "the job ended as FAILED" in errors and "INFO" not in errors
     job(tmp_path, [1]).start().result()
-    assert "FAILED" not in printed(show_logs, store) and "the job ended as FINISHED" in printed(show_logs, store)
-    assert printed(show_logs, store, all_runs=True).startswith(whole)
-    assert printed(show_logs, store, follows=True) == printed(show_logs, store)
+    assert "FAILED" not in print_screen(show_logs, store) and "the job ended as FINISHED" in print_screen(
+        show_logs, store
+    )
+    assert print_screen(show_logs, store, all_runs=True).startswith(whole)
+    assert print_screen(show_logs, store, follows=True) == print_screen(show_logs, store)
 
 
-def test_what_is_no_log_among_the_logs_is_passed_over(tmp_path: Path) -> None:
+def test_other_files_among_the_logs_are_skipped(tmp_path: Path) -> None:
     job(tmp_path, [1]).start().result()
     whole = log_of(tmp_path)
     odd = tmp_path / "logs" / "zz.log"
     links = [partial(odd.symlink_to, "nowhere"), partial(odd.symlink_to, __file__)]
     for make in (odd.mkdir, partial(os.mkfifo, odd), *links):
         make()
-        assert printed(show_logs, str(tmp_path), all_runs=True) == whole
+        assert print_screen(show_logs, str(tmp_path), all_runs=True) == whole
         odd.rmdir() if odd.is_dir() else odd.unlink()
     (tmp_path / "logs" / "notes.txt").write_text("of a person")
-    assert printed(show_logs, str(tmp_path)) == whole
+    assert print_screen(show_logs, str(tmp_path)) == whole
 
 
 def test_a_log_of_odd_bytes_is_shown_line_by_line(tmp_path: Path) -> None:
@@ -201,7 +205,7 @@ def test_a_log_of_odd_bytes_is_shown_line_by_line(tmp_path: Path) -> None:
     [log] = (tmp_path / "logs").iterdir()
     with log.open("ab") as file:
         file.write(b"\xff caf\xc3\xa9 \xe2\x80\xa8 \x0b one line\nlast")
-    assert printed(show_logs, str(tmp_path), lines=2) == "\ufffd café \u2028 \x0b one line\nlast\n"
+    assert print_screen(show_logs, str(tmp_path), lines=2) == "\ufffd café \u2028 \x0b one line\nlast\n"
     for encoding, word in (("ascii", b"caf\\xe9"), ("utf-8", "café".encode())):
         shown = io.BytesIO()
         screen = io.TextIOWrapper(shown, encoding=encoding)
@@ -210,7 +214,7 @@ def test_a_log_of_odd_bytes_is_shown_line_by_line(tmp_path: Path) -> None:
         assert word in shown.getvalue()
 
 
-def test_following_shows_failures_alone_if_asked_and_ends_with_the_run(tmp_path: Path) -> None:
+def test_following_can_show_only_failures_and_ends_with_the_run(tmp_path: Path) -> None:
     job(tmp_path, [1]).start().result()
     [log] = (tmp_path / "logs").iterdir()
     whole, seen = log.read_text(), list[str]()
@@ -218,7 +222,7 @@ def test_following_shows_failures_alone_if_asked_and_ends_with_the_run(tmp_path:
     class Screen(io.StringIO):
         def write(self, text: str) -> int:
             seen.append(text)
-            if len(seen) == 2:  # the first line, and its end: what is appended before all was read is no exception
+            if len(seen) == 2:  # the first line, and its end: a line appended before all was read is no exception
                 with log.open("a") as file:
                     file.write("2026-01-01 00:00:00,000 INFO    a: b\n2026-01-01 00:00:00,001 ERROR   a: c\n")
             return len(text)
@@ -248,29 +252,29 @@ def test_the_log_of_a_running_job_is_not_that_of_another_job_of_its_process(
 
 
 class Remote(MemoryStore):
-    """A store that is no folder."""
+    """A store that is not a folder."""
 
     def local_path(self, name: str) -> None:
         return None
 
 
-def test_logs_of_no_job_and_of_one_that_never_ran_are_refused(
+def test_logs_of_a_missing_job_and_of_one_that_never_ran_are_rejected(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    printed(show_logs, str(tmp_path / "nowhere"), code=1)
+    print_screen(show_logs, str(tmp_path / "nowhere"), code=1)
     assert "is neither the store of a job" in capsys.readouterr().err
 
 
-def test_what_functions_count_is_in_the_log_the_progress_and_the_checkpoints(tmp_path: Path) -> None:
+def test_user_counters_are_in_the_log_the_progress_and_the_checkpoints(tmp_path: Path) -> None:
     counted = job(tmp_path, [3, 5, EPOCH, 10])
     counted.start().result()
     assert "metrics: Parse: bad_lines 0, seen 3, sizes.length 3 (3 to 10, mean 6)" in log_of(tmp_path)
-    document = json.loads(printed(show_checkpoints, str(tmp_path), as_json=True))
+    document = json.loads(print_screen(show_checkpoints, str(tmp_path), as_json=True))
     assert document["metrics"]["Parse"] == {
         "bad_lines": {"counter": 0},
         "seen": {"counter": 3},
         "sizes.length": {"distribution": [3, 18, 3, 10]},
     }
-    of_epoch = json.loads(printed(show_checkpoints, str(tmp_path), epoch=1, as_json=True))
+    of_epoch = json.loads(print_screen(show_checkpoints, str(tmp_path), epoch=1, as_json=True))
     assert of_epoch["metrics"]["Parse"]["seen"] == {"counter": 2}
-    assert "metrics of Parse: bad_lines 0, seen 3" in printed(show_checkpoints, str(tmp_path))
+    assert "metrics of Parse: bad_lines 0, seen 3" in print_screen(show_checkpoints, str(tmp_path))

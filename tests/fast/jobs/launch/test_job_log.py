@@ -12,7 +12,7 @@ from millstream.jobs.launch.job_log import JobLog
 from millstream.testing import Collect, Script, run
 
 
-def test_a_record_that_another_thread_hands_over_late_does_not_open_the_file_again(tmp_path: Path) -> None:
+def test_a_late_record_of_another_thread_does_not_reopen_the_file(tmp_path: Path) -> None:
     log = JobLog(tmp_path / "run.log")
     (handler,) = (one for one in logging.getLogger().handlers if getattr(one, "baseFilename", "") == str(log.path))
     log.write("first")

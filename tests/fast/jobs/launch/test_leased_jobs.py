@@ -1,4 +1,4 @@
-"""A second driver of a running job: refused before it touches anything, unless it is told to take the job over."""
+"""A second driver of a running job: rejected before it changes anything, unless it is started to take the job over."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TAKE_OVER = {"millstream.take-over": "true"}
 
 
 def endless(store: Store, out: Collect, settings: dict[str, str] | None = None, rate: float = 2000) -> Job:
-    """A job that counts for ever."""
+    """A job that counts forever."""
     env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
     configuration = Configuration()
     for key, value in (settings or {}).items():
@@ -80,7 +80,7 @@ def test_a_second_driver_is_refused_and_the_first_one_is_not_disturbed(start: st
     assert not store.exists(driver_name())
 
 
-def test_a_driver_that_takes_over_goes_on_and_the_other_one_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_driver_that_takes_over_continues_and_the_other_one_stops(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver_lease, "RENEW_S", 0.05)
     store, outs = MemoryStore(fresh_name("leased")), [Collect(), Collect()]
     first = running(store, outs[0])
@@ -90,7 +90,8 @@ def test_a_driver_that_takes_over_goes_on_and_the_other_one_stops(monkeypatch: p
         first.result()
     assert second.status() is JobStatus.RUNNING
     stopped(second)
-    # What the first one had committed and perhaps not published, the second one publishes: the same, epoch by epoch.
+    # Epochs that the first one committed and perhaps did not publish are published by the second one: the same, one by
+    # one.
     published = {record.epoch: set[int]() for out in outs for record in out.records}
     for record in (record for out in outs for record in out.records):
         published[record.epoch].add(record.value)
@@ -115,8 +116,8 @@ def test_an_idle_driver_notices_that_its_job_was_taken_over(monkeypatch: pytest.
     stopped(second.start())
 
 
-def test_the_driver_that_is_taken_from_never_wins() -> None:
-    """Without any look at the lease: the one that takes over has committed a manifest before its first epoch."""
+def test_a_replaced_driver_never_commits_again() -> None:
+    """Without any check of the lease: the new driver has committed a manifest before its first epoch."""
     store, outs = MemoryStore(fresh_name("leased")), [Collect(), Collect()]
     first = running(store, outs[0])
     second = endless(store, outs[1], TAKE_OVER)  # Spark would take many seconds to start now
@@ -126,7 +127,7 @@ def test_the_driver_that_is_taken_from_never_wins() -> None:
     stopped(second.start())
 
 
-def test_a_lease_is_gone_however_the_job_ends() -> None:
+def test_a_lease_is_released_however_the_job_ends() -> None:
     def finished(env: StreamExecutionEnvironment) -> None:
         env.add_source(Script([1, 2])).sink_to(Collect())
 
@@ -153,7 +154,7 @@ def test_a_lease_is_gone_however_the_job_ends() -> None:
     assert not store.exists(driver_name())
 
 
-def test_a_program_that_is_refused_leaves_no_lease_and_another_jobs_lease_alone() -> None:
+def test_a_rejected_program_leaves_no_lease_and_does_not_touch_another_jobs_lease() -> None:
     store = MemoryStore(fresh_name("leased"))
     job = running(store, Collect())
     lease = store.get(driver_name())
@@ -162,8 +163,8 @@ def test_a_program_that_is_refused_leaves_no_lease_and_another_jobs_lease_alone(
     totals(Collect())(env)
     with pytest.raises(StoreError, match="belongs to job 'numbers', not to 'another'"):
         Launch(SystemClock(), LocalRunner(), store).prepare(env._graph("another"), env._job_settings())
-    found = read_driver_lease(store)
-    assert isinstance(found, DriverLease) and f'"id": "{found.id}"'.encode() in lease
+    held = read_driver_lease(store)
+    assert isinstance(held, DriverLease) and f'"id": "{held.id}"'.encode() in lease
     stopped(job)
 
 
@@ -208,7 +209,7 @@ def test_a_job_whose_threads_cannot_start_has_failed_and_leaves_no_lease(
     assert [listed.status for listed in jobs(str(tmp_path))] == ["FAILED"]
 
 
-def test_an_error_that_cannot_say_what_it_is_ends_the_job(tmp_path: Path) -> None:
+def test_an_error_whose_text_raises_ends_the_job(tmp_path: Path) -> None:
     class MuteError(Exception):
         def __str__(self) -> str:
             raise ValueError
@@ -226,7 +227,7 @@ def test_an_error_that_cannot_say_what_it_is_ends_the_job(tmp_path: Path) -> Non
     assert job.status() is JobStatus.FAILED and not store.exists(driver_name()) and not is_anybody_running(store)
 
 
-def test_a_job_that_restarts_keeps_its_lease() -> None:
+def test_a_restarting_job_holds_its_lease() -> None:
     store, out, seen = MemoryStore(fresh_name("leased")), Collect(), set()
     env = StreamExecutionEnvironment.get_execution_environment()
     env.set_restart_strategy(RestartStrategies.fixed_delay_restart(2, 0))
@@ -271,6 +272,6 @@ def test_a_job_that_was_killed_is_started_again_at_once(tmp_path: Path) -> None:
         process.kill()
         lease = read_driver_lease(store)
         assert isinstance(lease, DriverLease) and lease.pid == process.pid
-        job = endless(store, Collect())  # nobody has waited for the dead process: it is a zombie still
+        job = endless(store, Collect())  # the dead process has not been waited for and is still a zombie
         stopped(job.start())
         process.wait()

@@ -1,4 +1,4 @@
-"""A log on a full disk: the job and the screen do without its lines."""
+"""A log on a full disk: the job and the screen continue without its lines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FULL = Path("/dev/full")
 pytestmark = pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/full")
 
 
-def test_a_log_that_cannot_be_written_is_told_once_in_one_line(capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_unwritable_log_is_reported_once_in_one_line(capfd: pytest.CaptureFixture[str]) -> None:
     log = JobLog(FULL)
     for number in range(3):
         logging.getLogger("user").info("line %d", number)
@@ -23,7 +23,7 @@ def test_a_log_that_cannot_be_written_is_told_once_in_one_line(capfd: pytest.Cap
     assert screen == "millstream: the log /dev/full cannot be written: No space left on device. Lines are missing\n"
 
 
-def test_a_log_says_how_many_lines_are_missing_once_it_can_be_written_again(tmp_path: Path) -> None:
+def test_a_log_reports_its_missing_lines_once_it_is_writable_again(tmp_path: Path) -> None:
     log = JobLog(tmp_path / "run.log")
     log.write("first")
     file = log._file

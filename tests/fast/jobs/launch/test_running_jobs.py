@@ -1,4 +1,4 @@
-"""What can be done with a running job: save it, stop it, drain it, rescale it, from here and from other processes."""
+"""Operations on a running job: savepoint, stop, drain and rescale, from this process and from others."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from millstream.testing import Collect, ManualClock
 _STORES = itertools.count()
 
 
-def eighty(env: StreamExecutionEnvironment, out: Collect) -> None:
+def eighty_numbers(env: StreamExecutionEnvironment, out: Collect) -> None:
     totals(out, end=80)(env)
 
 
 EXPECTED = expected(end=80)
 
 
-def prepared(
+def prepare_job(
     build: Callable[[StreamExecutionEnvironment, Collect], None],
     out: Collect,
     store: Store | None = None,
@@ -53,15 +53,15 @@ def prepared(
 
 
 def at_epoch(job: Job, epoch: int, act: Callable[[], object]) -> None:
-    """Do something once, between the commit of `epoch` and the next one."""
+    """Run an action once, between the commit of `epoch` and the next one."""
     done: list[bool] = []
 
-    def look(progress: JobProgress) -> None:
+    def check_epoch(progress: JobProgress) -> None:
         if progress.epoch == epoch and not done:
             done.append(True)
             act()
 
-    job.board.listen(look)
+    job.board.listen(check_epoch)
 
 
 def parallelisms(store: Store) -> list[int]:
@@ -73,9 +73,9 @@ def parallelisms(store: Store) -> list[int]:
 # --- another parallelism, live --------------------------------------------------------------------------------
 
 
-def test_a_running_job_goes_on_at_another_parallelism_with_the_next_epoch() -> None:
+def test_a_running_job_continues_at_another_parallelism_with_the_next_epoch() -> None:
     store, out = MemoryStore(f"running-{next(_STORES)}"), Collect()
-    job = prepared(eighty, out, store, parallelism=2)
+    job = prepare_job(eighty_numbers, out, store, parallelism=2)
     at_epoch(job, 2, lambda: job.rescale(4))
     at_epoch(job, 5, lambda: job.rescale(1))
     job.start().result()
@@ -83,9 +83,9 @@ def test_a_running_job_goes_on_at_another_parallelism_with_the_next_epoch() -> N
     assert parallelisms(store)[:8] == [2, 2, 4, 4, 4, 1, 1, 1]
 
 
-def test_a_parallelism_that_cannot_be_is_refused_and_the_job_goes_on() -> None:
+def test_an_invalid_parallelism_is_rejected_and_the_job_continues() -> None:
     out, refused = Collect(), []
-    job = prepared(eighty, out)
+    job = prepare_job(eighty_numbers, out)
 
     def ask() -> None:
         for wrong in (0, 129):
@@ -103,18 +103,18 @@ def test_a_parallelism_that_cannot_be_is_refused_and_the_job_goes_on() -> None:
 # --- savepoints of a running job ------------------------------------------------------------------------------
 
 
-def saved_beside(directory: str | None, settings: Configuration | None = None) -> tuple[Job, Collect, str]:
+def run_with_savepoint(directory: str | None, settings: Configuration | None = None) -> tuple[Job, Collect, str]:
     """Run the job, trigger a savepoint when epoch 3 is committed, wait for both."""
     out = Collect()
-    job = prepared(eighty, out, settings=settings)
+    job = prepare_job(eighty_numbers, out, settings=settings)
     futures: list[Any] = []
     at_epoch(job, 3, lambda: futures.append(JobClient(job).trigger_savepoint(directory)))
     job.start().result()
     return job, out, futures[0].result()
 
 
-def test_a_savepoint_by_reference_keeps_an_epoch_of_the_running_job() -> None:
-    _, out, path = saved_beside(None)
+def test_a_savepoint_by_reference_pins_an_epoch_of_the_running_job() -> None:
+    _, out, path = run_with_savepoint(None)
     assert sorted(out.values) == EXPECTED
     snapshot = find_snapshot(parse_snapshot_name(path))
     assert snapshot.manifest.epoch >= 3 and not snapshot.is_savepoint
@@ -123,20 +123,20 @@ def test_a_savepoint_by_reference_keeps_an_epoch_of_the_running_job() -> None:
 
 
 @pytest.mark.parametrize("by_setting", [False, True])
-def test_a_savepoint_in_a_folder_is_whole_and_of_its_own(tmp_path: Path, by_setting: bool) -> None:
+def test_a_savepoint_in_a_folder_is_complete_and_self_contained(tmp_path: Path, by_setting: bool) -> None:
     settings = Configuration()
     if by_setting:
         settings.set_string("execution.checkpointing.savepoint-dir", str(tmp_path))
-    _, out, path = saved_beside(None if by_setting else str(tmp_path), settings)
+    _, out, path = run_with_savepoint(None if by_setting else str(tmp_path), settings)
     assert sorted(out.values) == EXPECTED
     snapshot = find_snapshot(parse_snapshot_name(path))
     assert snapshot.is_savepoint and Path(path).parent == tmp_path
 
 
-def test_a_savepoint_that_cannot_be_written_fails_alone(tmp_path: Path) -> None:
+def test_a_savepoint_that_cannot_be_written_fails_without_the_job(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     out = Collect()
-    job = prepared(eighty, out)
+    job = prepare_job(eighty_numbers, out)
     futures: list[Any] = []
     at_epoch(job, 3, lambda: futures.append(JobClient(job).trigger_savepoint(str(tmp_path / "file"))))
     job.start().result()
@@ -155,9 +155,9 @@ def windows(env: StreamExecutionEnvironment, out: Collect) -> None:
     keyed.reduce(lambda a, b: a + b).uid("windows").sink_to(out).uid("out")
 
 
-def test_stop_with_savepoint_leaves_windows_open_and_the_job_goes_on_from_it() -> None:
+def test_stop_with_savepoint_leaves_windows_open_and_the_job_continues_from_it() -> None:
     out, store = Collect(), MemoryStore(f"running-{next(_STORES)}")
-    job = prepared(windows, out, store)
+    job = prepare_job(windows, out, store)
     futures: list[Any] = []
     at_epoch(job, 3, lambda: futures.append(JobClient(job).stop_with_savepoint(False)))
     job.start().wait()
@@ -165,13 +165,13 @@ def test_stop_with_savepoint_leaves_windows_open_and_the_job_goes_on_from_it() -
     assert job.status() is JobStatus.SUSPENDED and not out.values
     again, elsewhere = Collect(), MemoryStore(f"running-{next(_STORES)}")
     settings = Configuration().set_string("execution.state-recovery.path", path)
-    prepared(windows, again, elsewhere, settings).start().result()
+    prepare_job(windows, again, elsewhere, settings).start().result()
     assert again.values == [sum(range(80))]
 
 
-def test_stop_with_drain_ends_event_time_so_that_windows_give_what_they_have() -> None:
+def test_stop_with_drain_ends_event_time_so_that_open_windows_fire() -> None:
     out = Collect()
-    job = prepared(windows, out)
+    job = prepare_job(windows, out)
     futures: list[Any] = []
     at_epoch(job, 3, lambda: futures.append(JobClient(job).stop_with_savepoint(True)))
     job.start().wait()
@@ -185,7 +185,7 @@ def cancelled(retention: ExternalizedCheckpointRetention | None) -> MemoryStore:
     store, settings = MemoryStore(f"running-{next(_STORES)}"), Configuration()
     if retention is not None:
         settings.set_string("execution.checkpointing.externalized-checkpoint-retention", retention.name)
-    job = prepared(lambda env, out: totals(out, end=10_000)(env), Collect(), store, settings)
+    job = prepare_job(lambda env, out: totals(out, end=10_000)(env), Collect(), store, settings)
     saving = threading.Thread(target=job.savepoint, args=(None, "kept"))
     at_epoch(job, 3, saving.start)
 
@@ -200,7 +200,7 @@ def cancelled(retention: ExternalizedCheckpointRetention | None) -> MemoryStore:
     return store
 
 
-def test_a_cancelled_job_keeps_its_epochs_unless_told_to_delete_them_and_its_savepoints_always() -> None:
+def test_a_cancelled_job_retains_its_epochs_unless_configured_and_its_savepoints_always() -> None:
     for retention in (None, ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION):
         assert len(ManifestLog(cancelled(retention)).epochs()) >= 6
     left = cancelled(ExternalizedCheckpointRetention.DELETE_ON_CANCELLATION)

@@ -1,4 +1,4 @@
-"""Where a job may keep its store, by where its tasks run; and a store for its owner alone. No JVM is started."""
+"""Where a job may have its store, by where its tasks run; and a store readable only by its owner. No JVM is started."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from millstream.storage.store import open_store
 from millstream.testing import Collect
 
 
-def launched(store: str, runner: LocalRunner | None = None, **settings: str) -> None:
-    """Runs to the end with a runner; on Spark, only what comes before a JVM is started."""
+def launch_job(store: str, runner: LocalRunner | None = None, **settings: str) -> None:
+    """Runs to the end with a runner; on Spark, only the steps before a JVM is started."""
     env = StreamExecutionEnvironment.get_execution_environment()
     configuration = Configuration().set_string("millstream.store", store)
     for key, value in settings.items():
@@ -33,41 +33,41 @@ def launched(store: str, runner: LocalRunner | None = None, **settings: str) -> 
 
 @pytest.fixture(autouse=True)
 def no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A launch that comes as far as starting a JVM finds none."""
+    """A launch that gets as far as starting a JVM fails to locate one."""
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
 
 
 @pytest.mark.parametrize("master", ["spark://there:7077", "yarn", "k8s://https://there"])
-def test_a_cluster_refuses_a_folder_of_one_machine_unless_it_is_said_to_be_shared(master: str, tmp_path: Path) -> None:
+def test_a_cluster_rejects_a_local_folder_unless_it_is_declared_as_shared(master: str, tmp_path: Path) -> None:
     store = tmp_path / "store"
     with pytest.raises(ConfigurationError, match=r"is a folder of this machine.*set millstream\.store\.shared to true"):
-        launched(str(store), spark_master=master)
+        launch_job(str(store), spark_master=master)
     assert not store.exists()
     with pytest.raises(PlatformError, match="no Java was found"):
-        launched(str(store), spark_master=master, store_shared="true")
+        launch_job(str(store), spark_master=master, store_shared="true")
 
 
 @pytest.mark.parametrize("master", ["spark://there:7077", "local-cluster[2,1,1024]", "local[2]"])
-def test_no_spark_takes_a_store_in_the_drivers_memory(master: str) -> None:
+def test_spark_rejects_a_store_in_the_drivers_memory(master: str) -> None:
     with pytest.raises(ConfigurationError, match=r"is in this process's memory, but Spark's tasks .* other processes"):
-        launched("memory://refused-on-spark", spark_master=master, store_shared="true")
+        launch_job("memory://refused-on-spark", spark_master=master, store_shared="true")
 
 
 @pytest.mark.parametrize("master", ["local[2]", "local", "local-cluster[2,1,1024]"])
-def test_one_machine_takes_a_folder(master: str, tmp_path: Path) -> None:
+def test_a_single_machine_accepts_a_local_folder(master: str, tmp_path: Path) -> None:
     with pytest.raises(PlatformError, match="no Java was found"):
-        launched(str(tmp_path / "store"), spark_master=master)
+        launch_job(str(tmp_path / "store"), spark_master=master)
 
 
-def test_a_private_job_and_its_savepoints_are_for_their_owner_alone(tmp_path: Path) -> None:
+def test_a_private_job_and_its_savepoints_are_readable_only_by_their_owner(tmp_path: Path) -> None:
     store = tmp_path / "store"
     before = os.umask(0o022)
     try:
-        launched(str(store), LocalRunner(), store_private="true")
+        launch_job(str(store), LocalRunner(), store_private="true")
         saved = save_epoch(open_store(str(store)), 1, lambda: 0, to=str(tmp_path / "saved"), name="copy")
     finally:
         os.umask(before)
     for root in (store, Path(saved)):
-        found = {path: path.stat().st_mode & 0o777 for path in (root, *root.rglob("*"))}
-        assert {mode for path, mode in found.items() if path.is_dir()} == {0o700}
-        assert {mode for path, mode in found.items() if path.is_file()} == {0o600}, found
+        modes = {path: path.stat().st_mode & 0o777 for path in (root, *root.rglob("*"))}
+        assert {mode for path, mode in modes.items() if path.is_dir()} == {0o700}
+        assert {mode for path, mode in modes.items() if path.is_file()} == {0o600}, modes

@@ -1,4 +1,4 @@
-"""Replay: a committed epoch run again gives what was committed, and says where it does not."""
+"""Replay: a committed epoch run again has the committed results, and differences are reported."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Build = Callable[[StreamExecutionEnvironment], Any]
 
 
 class Total(KeyedProcessFunction):
-    """Adds up by key; `more` is what is added besides, `seen` keeps everything untyped."""
+    """Sums by key; `more` is added to each record, `seen` stores all records untyped."""
 
     def __init__(self, more: Callable[[], int] = lambda: 0) -> None:
         self._more = more
@@ -70,7 +70,7 @@ def totals(out: Sink, more: Callable[[], int] = lambda: 0, items: Any = NUMBERS,
     return build
 
 
-def replayed(
+def replay_epoch(
     store: str, build: Build, epoch: int | None, operator: str, parallelism: int = 1, **options: Any
 ) -> Replay:
     env = StreamExecutionEnvironment()
@@ -90,7 +90,7 @@ def files_of(store: str) -> dict[str, bytes]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("parallelism", [1, 3])
-def test_every_epoch_replays_to_what_was_committed_and_touches_nothing(parallelism: int) -> None:
+def test_every_epoch_replays_to_its_committed_results_and_changes_nothing(parallelism: int) -> None:
     store, clock = new_store(), ManualClock()
     items = [*range(5), Pause(3), *range(5, 12), EPOCH, *range(20, 25), Pause(10), 30, 31]
     build = totals(Collect(), items=items, clock=clock)
@@ -99,22 +99,22 @@ def test_every_epoch_replays_to_what_was_committed_and_touches_nothing(paralleli
     ran = [m.epoch for m in result.manifests if m.status in ("RUNNING", "DRAINED")]
     assert len(ran) >= 4
     for epoch, operator in [*((epoch, "totals") for epoch in ran), (2, "plus"), (2, "out"), (2, "numbers")]:
-        found = replayed(store, build, epoch, operator, parallelism)
-        assert found.is_same, found.text()
+        report = replay_epoch(store, build, epoch, operator, parallelism)
+        assert report.is_same, report.text()
     assert files_of(store) == before
 
 
-def test_the_report_says_what_went_through_and_what_was_compared() -> None:
+def test_the_report_has_record_counts_and_compared_items() -> None:
     store, build = new_store(), totals(Collect())
     run(build, store=store)
-    found = replayed(store, build, 2, "totals")
-    assert (found.uid, found.operator, found.epoch, found.records_in) == ("totals", "sum", 2, 10)
-    assert "state 'total' of 'sum'" in found.compared and "state 'seen' of 'sum'" in found.compared
-    assert any(what.startswith("output of ") for what in found.compared)
-    assert found.text().endswith("the same as was committed")
+    report = replay_epoch(store, build, 2, "totals")
+    assert (report.uid, report.operator, report.epoch, report.records_in) == ("totals", "sum", 2, 10)
+    assert "state 'total' of 'sum'" in report.compared and "state 'seen' of 'sum'" in report.compared
+    assert any(what.startswith("output of ") for what in report.compared)
+    assert report.text().endswith("the same as was committed")
 
 
-def test_only_what_the_operator_needs_runs_if_wanted() -> None:
+def test_a_replay_may_run_only_the_upstream_of_the_operator() -> None:
     store, notes = new_store(), new_store()
 
     class Noted(MapFunction):
@@ -129,8 +129,8 @@ def test_only_what_the_operator_needs_runs_if_wanted() -> None:
     run(build, store=store)
     for name in (noted := MemoryStore(notes).list("")):
         MemoryStore(notes).delete(name)
-    alone = replayed(store, build, 1, "twice", downstream=False)
-    assert (alone.is_same, list(alone.compared)) == (True, ["records of 'Map'"]), alone.text()
+    only_operator = replay_epoch(store, build, 1, "twice", downstream=False)
+    assert (only_operator.is_same, list(only_operator.compared)) == (True, ["records of 'Map'"]), only_operator.text()
     assert noted == ["n2", "n4", "n6", "n8"]
     assert MemoryStore(notes).list("") == []
 
@@ -138,18 +138,18 @@ def test_only_what_the_operator_needs_runs_if_wanted() -> None:
 def test_an_epoch_that_crashed_first_replays_without_the_crash() -> None:
     store, build = new_store(), totals(Collect(), items=[1, 2, EPOCH, 3, CRASH, 4])
     run(build, store=store)
-    assert replayed(store, build, 2, "totals").is_same
+    assert replay_epoch(store, build, 2, "totals").is_same
 
 
-def test_an_operator_is_found_by_its_name_and_the_newest_epoch_without_a_number() -> None:
+def test_an_operator_is_selected_by_name_and_the_newest_epoch_by_default() -> None:
     store, build = new_store(), totals(Collect())
     run(build, store=store, epochs=2)
     with pytest.raises(StoreError, match=r"epoch 3 .* no operator ran in it. Replay .*@2"):
-        replayed(store, build, None, "sum")
-    assert replayed(store, build, 2, "sum").epoch == 2
+        replay_epoch(store, build, None, "sum")
+    assert replay_epoch(store, build, 2, "sum").epoch == 2
 
 
-def test_a_job_that_ran_at_another_parallelism_is_replayed_at_that_one() -> None:
+def test_a_job_is_replayed_at_the_parallelism_it_ran_at() -> None:
     store = new_store()
 
     def build(env: StreamExecutionEnvironment) -> None:
@@ -159,11 +159,11 @@ def test_a_job_that_ran_at_another_parallelism_is_replayed_at_that_one() -> None
 
     run(build, store=store, parallelism=3, epoch_records=4)
     for epoch in (1, 2):
-        found = replayed(store, build, epoch, "Reduce", parallelism=1)
-        assert found.is_same, found.text()
+        report = replay_epoch(store, build, epoch, "Reduce", parallelism=1)
+        assert report.is_same, report.text()
 
 
-def test_a_fork_replays_in_its_own_store_on_the_files_of_the_other() -> None:
+def test_a_fork_replays_in_its_own_store_with_the_files_of_its_origin() -> None:
     old, new = new_store(), new_store()
     run(totals(Collect()), store=old, epochs=2)
 
@@ -173,9 +173,9 @@ def test_a_fork_replays_in_its_own_store_on_the_files_of_the_other() -> None:
 
     run(forked, store=new)
     with pytest.raises(StoreError, match=r"epoch 3 .* a start from a snapshot; no operator ran in it"):
-        replayed(new, forked, 3, "totals")
-    found = replayed(new, forked, 4, "totals")
-    assert found.is_same and found.records_in == 10, found.text()
+        replay_epoch(new, forked, 3, "totals")
+    report = replay_epoch(new, forked, 4, "totals")
+    assert report.is_same and report.records_in == 10, report.text()
 
 
 def test_functions_are_opened_and_closed() -> None:
@@ -197,7 +197,7 @@ def test_functions_are_opened_and_closed() -> None:
     run(build, store=store)
     for name in MemoryStore(notes).list(""):
         MemoryStore(notes).delete(name)
-    assert replayed(store, build, 1, "noted").is_same
+    assert replay_epoch(store, build, 1, "noted").is_same
     assert MemoryStore(notes).list("") == ["close", "open"]
 
 
@@ -219,8 +219,8 @@ def test_event_time_and_windows_replay() -> None:
     result = run(build, store=store, parallelism=2)
     for epoch in range(1, result.epochs + 1):
         for operator in ("times", "sums"):
-            found = replayed(store, build, epoch, operator, parallelism=2)
-            assert found.is_same, found.text()
+            report = replay_epoch(store, build, epoch, operator, parallelism=2)
+            assert report.is_same, report.text()
 
 
 def test_loops_replay_with_all_their_rounds() -> None:
@@ -234,41 +234,41 @@ def test_loops_replay_with_all_their_rounds() -> None:
 
     result = run(build, store=store)
     for epoch in range(1, result.epochs + 1):
-        found = replayed(store, build, epoch, "minus")
-        assert found.is_same, found.text()
-    assert replayed(store, build, 1, "minus").records_in > 2
+        report = replay_epoch(store, build, epoch, "minus")
+        assert report.is_same, report.text()
+    assert replay_epoch(store, build, 1, "minus").records_in > 2
 
 
-# --- not the same -----------------------------------------------------------------------------------------------
+# --- differences ------------------------------------------------------------------------------------------------
 
 
-def test_a_function_that_gives_something_else_shows_with_key_and_both_values() -> None:
+def test_a_function_with_other_results_is_reported_with_key_and_both_values() -> None:
     store = new_store()
     run(totals(Collect()), store=store)
-    found = replayed(store, totals(Collect(), lambda: 1), 2, "totals")
-    assert not found.is_same
-    lines = [d.text() for d in found.differences if d.what == "state 'total'"]
+    report = replay_epoch(store, totals(Collect(), lambda: 1), 2, "totals")
+    assert not report.is_same
+    lines = [d.text() for d in report.differences if d.what == "state 'total'"]
     assert len(lines) == 3
     committed = sum(n + 1 for n in range(20) if (n + 1) % 3 == 0)
     assert f"'sum' (uid totals), state 'total', key 0: committed {committed}, replayed {committed + 3}" in lines
-    assert "NOT the same as was committed" in found.text()
+    assert "NOT the same as was committed" in report.text()
 
 
-def test_a_stateless_function_that_gives_something_else_shows_in_the_output_behind_it() -> None:
+def test_a_stateless_function_with_other_results_is_reported_in_its_downstream_output() -> None:
     store, left = new_store(), [0, 0, 1, 1]
 
     def build(env: StreamExecutionEnvironment) -> None:
         env.add_source(Script([1, 2])).map(lambda n: (n, left.pop(0) == 1)).uid("odd").sink_to(Collect()).uid("out")
 
     run(build, store=store)
-    assert replayed(store, build, 1, "odd").is_same  # the list travels with the function, and begins anew
+    assert replay_epoch(store, build, 1, "odd").is_same  # the list is pickled with the function, and starts empty
     del left[:2]
-    found = replayed(store, build, 1, "odd", differences_max=1)
-    assert (found.count, len(found.differences)) == (2, 1), found.text()
-    assert found.differences[0].text().endswith("output: committed (1, False), replayed (1, True)")
+    report = replay_epoch(store, build, 1, "odd", differences_max=1)
+    assert (report.count, len(report.differences)) == (2, 1), report.text()
+    assert report.differences[0].text().endswith("output: committed (1, False), replayed (1, True)")
 
 
-def test_a_row_on_one_side_only_is_told_as_nothing_on_the_other() -> None:
+def test_a_row_on_one_side_only_is_reported_as_missing_on_the_other() -> None:
     store = new_store()
     run(totals(Collect(), items=[0, 1, 2]), store=store)
 
@@ -277,8 +277,8 @@ def test_a_row_on_one_side_only_is_told_as_nothing_on_the_other() -> None:
         keyed = numbers.map(lambda n: 1, Types.LONG()).uid("plus").key_by(lambda n: n % 3, Types.LONG())
         keyed.process(Total()).uid("totals").name("sum").sink_to(Collect()).uid("out")
 
-    found = replayed(store, build, 1, "totals")
-    assert any(d.what == "state 'total'" and repr(d.replayed) == "nothing" for d in found.differences), found.text()
+    report = replay_epoch(store, build, 1, "totals")
+    assert any(d.what == "state 'total'" and repr(d.replayed) == "nothing" for d in report.differences), report.text()
 
 
 def test_a_failure_of_user_code_is_raised_with_its_own_traceback() -> None:
@@ -289,23 +289,23 @@ def test_a_failure_of_user_code_is_raised_with_its_own_traceback() -> None:
         raise ZeroDivisionError("on purpose")
 
     with pytest.raises(JobFailedError, match=r"'sum' failed in the replay of epoch 2: ZeroDivisionError") as caught:
-        replayed(store, totals(Collect(), fails), 2, "totals")
+        replay_epoch(store, totals(Collect(), fails), 2, "totals")
     assert "when it was committed, this did not fail" in caught.value.report
     assert caught.value.__cause__ is not None
     raised = caught.value.__cause__.__cause__
     assert isinstance(raised, ZeroDivisionError) and raised.__traceback__ is not None
 
 
-# --- nothing outside is touched ---------------------------------------------------------------------------------
+# --- no outside effects -----------------------------------------------------------------------------------------
 
 
-class Outside(Sink):
-    """A sink that writes somewhere else, in the task."""
+class OutsideSink(Sink):
+    """A sink that writes outside the store, in the task."""
 
     written: list[Any] = []  # noqa: RUF012 (shared on purpose: what all copies wrote)
 
     def writer(self, context: Any) -> SinkWriter:
-        written = Outside.written
+        written = OutsideSink.written
 
         class Writer(SinkWriter):
             def write(self, batch: Any) -> None:
@@ -317,29 +317,29 @@ class Outside(Sink):
         return Writer()
 
     def commit(self, commit: Any, publish: Any, store: Any) -> None:
-        Outside.written.append("published")
+        OutsideSink.written.append("published")
 
 
 def test_a_sink_that_writes_outside_the_store_is_not_run_and_its_records_are_counted() -> None:
-    store, build = new_store(), totals(Outside())
+    store, build = new_store(), totals(OutsideSink())
     run(build, store=store)
-    assert len(Outside.written) > 10
-    Outside.written.clear()
-    found = replayed(store, build, 2, "out")
-    assert (found.is_same, found.records_in, Outside.written) == (True, 10, []), found.text()
-    assert any("was not run" in note for note in found.notes)
+    assert len(OutsideSink.written) > 10
+    OutsideSink.written.clear()
+    report = replay_epoch(store, build, 2, "out")
+    assert (report.is_same, report.records_in, OutsideSink.written) == (True, 10, []), report.text()
+    assert any("was not run" in note for note in report.notes)
 
 
-def test_what_is_replayed_is_held_while_it_is_and_let_go_after() -> None:
+def test_replayed_epochs_are_leased_during_the_replay_and_released_afterwards() -> None:
     store, notes = new_store(), new_store()
 
-    def look() -> int:
+    def leased_epochs() -> int:
         MemoryStore(notes).put("leases", str(len(MemoryStore(store).list(LEASES))).encode())
         return 0
 
     run(totals(Collect()), store=store)
-    assert replayed(store, totals(Collect(), look), 2, "totals").is_same
-    assert MemoryStore(notes).get("leases") == b"2"  # the epoch, and the one before
+    assert replay_epoch(store, totals(Collect(), leased_epochs), 2, "totals").is_same
+    assert MemoryStore(notes).get("leases") == b"2"  # the epoch, and the previous one
     assert not MemoryStore(store).list(LEASES)
 
 
@@ -363,7 +363,7 @@ print("after the job")
 """
 
 
-def ran_program(folder: Path) -> tuple[str, str]:
+def run_program(folder: Path) -> tuple[str, str]:
     """The program's file, and the store of a job that it ran."""
     from millstream.datastream.environment.launch_defaults import with_job_receiver, with_launch_defaults
     from millstream.jobs.launch.launch import Launch
@@ -384,8 +384,8 @@ def ran_program(folder: Path) -> tuple[str, str]:
     return str(program), str(store)
 
 
-def test_the_command_replays_says_so_and_ends_the_program_there(tmp_path: Path) -> None:
-    program, store = ran_program(tmp_path)
+def test_the_command_replays_reports_and_ends_the_program(tmp_path: Path) -> None:
+    program, store = run_program(tmp_path)
     same = CliRunner().invoke(app, ["replay", f"{store}@1", program, "-o", "sum", "1"])
     assert (same.exit_code, same.output.splitlines()[-1]) == (0, "the same as was committed"), same.output
     assert "after the job" not in same.output
@@ -394,8 +394,8 @@ def test_the_command_replays_says_so_and_ends_the_program_there(tmp_path: Path) 
     assert "'Sum' (uid sum), state" in differs.output
 
 
-def test_the_debugger_stands_where_user_code_raised(tmp_path: Path) -> None:
-    program, store = ran_program(tmp_path)
+def test_the_debugger_opens_where_user_code_raised(tmp_path: Path) -> None:
+    program, store = run_program(tmp_path)
     typed = "p ('n is', n)\nq\n"
     failed = CliRunner().invoke(app, ["replay", f"{store}@1", program, "-o", "plus", "--pdb", "0"], input=typed)
     assert failed.exit_code == 1
@@ -403,13 +403,13 @@ def test_the_debugger_stands_where_user_code_raised(tmp_path: Path) -> None:
 
 
 def test_a_breakpoint_in_user_code_works_and_leaving_it_aborts(tmp_path: Path) -> None:
-    program, store = ran_program(tmp_path)
+    program, store = run_program(tmp_path)
     Path(program).write_text(PROGRAM.replace("return n", "breakpoint(); return n"))
     seen: list[int] = []
 
     def stop() -> NoReturn:
         seen.append(sys._getframe(1).f_locals["n"])
-        raise bdb.BdbQuit  # as the debugger does when it is left
+        raise bdb.BdbQuit  # as the debugger does on quit
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sys.breakpointhook", stop)
@@ -417,10 +417,10 @@ def test_a_breakpoint_in_user_code_works_and_leaving_it_aborts(tmp_path: Path) -
     assert (seen, left.exit_code) == ([3], 130), left.output
 
 
-def test_what_is_wrong_with_the_command_is_told_before_the_program_runs(tmp_path: Path) -> None:
-    program, store = ran_program(tmp_path)
-    gone = CliRunner().invoke(app, ["replay", f"{store}@9", program, "-o", "sum", "1"])
-    assert (gone.exit_code, "has no epoch 9; it retains 1" in gone.output) == (2, True), gone.output
+def test_an_invalid_command_is_reported_before_the_program_runs(tmp_path: Path) -> None:
+    program, store = run_program(tmp_path)
+    result = CliRunner().invoke(app, ["replay", f"{store}@9", program, "-o", "sum", "1"])
+    assert (result.exit_code, "has no epoch 9; it retains 1" in result.output) == (2, True), result.output
     unknown = CliRunner().invoke(app, ["replay", f"{store}@1", program, "-o", "sums", "1"])
     assert (unknown.exit_code, "Did you mean 'sum'?" in unknown.output) == (1, True), unknown.output
     (tmp_path / "idle.py").write_text("pass")
@@ -431,25 +431,25 @@ def test_what_is_wrong_with_the_command_is_told_before_the_program_runs(tmp_path
 # --- refusals ---------------------------------------------------------------------------------------------------
 
 
-def test_an_epoch_that_is_not_retained_is_refused_with_those_that_are() -> None:
+def test_an_unretained_epoch_is_rejected_with_the_retained_ones() -> None:
     store, build = new_store(), totals(Collect())
     run(build, store=store)
     with pytest.raises(StoreError, match=r"has no epoch 99; it retains 1-5"):
-        replayed(store, build, 99, "totals")
+        replay_epoch(store, build, 99, "totals")
     MemoryStore(store).delete_many([manifest_name(epoch) for epoch in (1, 2)])
     with pytest.raises(StoreError, match=r"epoch 3 of .* followed epoch 2, which is not retained any more.*3-5"):
-        replayed(store, build, 3, "totals")
-    assert replayed(store, build, 4, "totals").is_same
+        replay_epoch(store, build, 3, "totals")
+    assert replay_epoch(store, build, 4, "totals").is_same
 
 
 def test_an_unknown_operator_is_refused_with_the_nearest() -> None:
     store, build = new_store(), totals(Collect())
     run(build, store=store)
     with pytest.raises(ProgramError, match=r"has no operator 'total'. Did you mean 'totals'\? It has .*uid numbers"):
-        replayed(store, build, 2, "total")
+        replay_epoch(store, build, 2, "total")
 
 
-def test_another_program_is_refused_with_what_differs() -> None:
+def test_another_program_is_rejected_with_the_differences() -> None:
     store = new_store()
     run(totals(Collect()), store=store)
 
@@ -462,12 +462,12 @@ def test_another_program_is_refused_with_what_differs() -> None:
         keyed.process(Total()).uid("totals").sink_to(Collect()).uid("out")
 
     with pytest.raises(ProgramError, match=r"a program that had 'Map' \(uid plus\), 'sum' \(uid totals\); this one"):
-        replayed(store, without, 2, "out")
+        replay_epoch(store, without, 2, "out")
     with pytest.raises(ProgramError, match=r"'Filter' \(uid more\) is new .* 'KEYED PROCESS' gets its input from"):
-        replayed(store, inserted, 2, "totals")
+        replay_epoch(store, inserted, 2, "totals")
 
 
-def test_an_operator_added_behind_does_not_matter() -> None:
+def test_an_added_downstream_operator_does_not_prevent_a_replay() -> None:
     store = new_store()
     run(totals(Collect()), store=store)
 
@@ -478,19 +478,19 @@ def test_an_operator_added_behind_does_not_matter() -> None:
         keyed = plus.key_by(lambda n: n % 3, Types.LONG())
         keyed.process(Total()).uid("totals").name("sum").sink_to(Collect()).uid("out")
 
-    found = replayed(store, more, 2, "plus")
-    assert found.is_same, found.text()
+    report = replay_epoch(store, more, 2, "plus")
+    assert report.is_same, report.text()
 
 
-def test_a_source_that_keeps_nothing_says_so() -> None:
+def test_a_source_that_cannot_be_read_again_is_rejected_with_advice() -> None:
     from millstream.connectors.socket import SocketSource
 
     with pytest.raises(NotAvailableError, match=r"it cannot be replayed\. Run the job with millstream.record on"):
         SocketSource("localhost", 9999).reopened(MemoryStore(new_store()), None)
 
 
-class Once(Script):
-    """A script that can be read once only, by the epoch that reads it first."""
+class ReadOnceScript(Script):
+    """A script that can be read only once, by the first epoch that reads it."""
 
     replayable = False
 
@@ -499,25 +499,27 @@ class Once(Script):
 
 
 @pytest.mark.parametrize("parallelism", [1, 2])
-def test_an_epoch_of_a_source_that_cannot_be_read_again_replays_if_its_input_was_recorded(parallelism: int) -> None:
+def test_an_epoch_with_recorded_input_replays_although_its_source_cannot_be_read_again(parallelism: int) -> None:
     changed, ended = [[1, "a"], [2], EPOCH, [3], [4]], [["x"], ["y"]]
 
     def build(env: StreamExecutionEnvironment, record: bool = True) -> None:
         env.configure(Configuration().set_boolean("millstream.record", record))
-        lists = env.add_source(Once(changed, ended), "lists").uid("lists").map(lambda one: one.pop(0)).uid("pop")
+        lists = (
+            env.add_source(ReadOnceScript(changed, ended), "lists").uid("lists").map(lambda one: one.pop(0)).uid("pop")
+        )
         lists.key_by(str).reduce(lambda a, b: b).uid("last").sink_to(Collect()).uid("out")
 
     store, without = new_store(), new_store()
     result = run(build, store=store, parallelism=parallelism, epoch_records=4)
     for epoch in range(1, result.epochs + 1):
-        found = replayed(store, build, epoch, "lists", parallelism)
-        assert found.is_same and found.records_in, found.text()
+        report = replay_epoch(store, build, epoch, "lists", parallelism)
+        assert report.is_same and report.records_in, report.text()
     run(lambda env: build(env, record=False), store=without, parallelism=parallelism)
     with pytest.raises(NotAvailableError, match="it is gone"):
-        replayed(without, build, 1, "last", parallelism)
+        replay_epoch(without, build, 1, "last", parallelism)
 
 
-def test_recorded_input_is_collected_with_its_epoch() -> None:
+def test_recorded_input_is_swept_with_its_epoch() -> None:
     store = new_store()
 
     def build(env: StreamExecutionEnvironment) -> None:
@@ -535,7 +537,7 @@ def test_recorded_input_is_collected_with_its_epoch() -> None:
     assert (ManifestLog(memory).epochs(), recorded()) == ([4, 5], {4})
 
 
-def test_event_time_of_a_split_never_goes_back_in_a_replay_either() -> None:
+def test_the_watermark_of_a_split_never_moves_back_in_a_replay() -> None:
     store = new_store()
 
     def build(env: StreamExecutionEnvironment) -> None:
@@ -543,11 +545,11 @@ def test_event_time_of_a_split_never_goes_back_in_a_replay_either() -> None:
         env.from_source(Script([30, 40, EPOCH, 5, 6, EPOCH, 50]), strategy, "times").uid("times").sink_to(Collect())
 
     run(build, store=store)
-    found = replayed(store, build, 2, "times")
-    assert found.is_same, found.text()
+    report = replay_epoch(store, build, 2, "times")
+    assert report.is_same, report.text()
 
 
-def test_input_that_is_gone_is_named(tmp_path: Path) -> None:
+def test_missing_input_is_reported(tmp_path: Path) -> None:
     from millstream.datastream.connectors.file_system import FileSource, StreamFormat
 
     store, lines = new_store(), tmp_path / "lines.txt"
@@ -558,8 +560,8 @@ def test_input_that_is_gone_is_named(tmp_path: Path) -> None:
         env.from_source(source, WatermarkStrategy.no_watermarks(), "lines").uid("in").sink_to(Collect()).uid("out")
 
     run(build, store=store)
-    found = replayed(store, build, 1, "out")
-    assert (found.is_same, found.records_in) == (True, 3), found.text()
+    report = replay_epoch(store, build, 1, "out")
+    assert (report.is_same, report.records_in) == (True, 3), report.text()
     os.remove(lines)
     with pytest.raises(JobFailedError, match=r"failed in the replay of epoch 1: .*lines.txt"):
-        replayed(store, build, 1, "out")
+        replay_epoch(store, build, 1, "out")

@@ -1,4 +1,4 @@
-"""What each checkpoint setting does to the epochs of a job, and that those which do nothing say so once."""
+"""The effect of each checkpoint setting on the epochs of a job; settings without an effect are reported once."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ THREE = [1, EPOCH, 2, EPOCH, 3]
 
 
 class StallingRunner(LocalRunner):
-    """Runs every epoch so long until it is cancelled."""
+    """Blocks every epoch until it is cancelled."""
 
     def __init__(self) -> None:
         super().__init__()
         self._cancelled = threading.Event()
 
     def run(self, spec: EpochSpec) -> list[tuple[int, bytes]]:
-        assert self._cancelled.wait(60), "nobody cancelled"
+        assert self._cancelled.wait(60), "the epoch was not cancelled"
         raise RuntimeError("Spark says: job group cancelled")
 
     def cancel(self) -> None:
@@ -64,7 +64,7 @@ class FailingRunner(LocalRunner):
         return super().run(spec)
 
 
-def launched(
+def launch_job(
     configure: Callable[[StreamExecutionEnvironment], Any],
     runner: LocalRunner | None = None,
     function: Callable[[int], int] = lambda n: n,
@@ -80,12 +80,12 @@ def launched(
 # --- pause ----------------------------------------------------------------------------------------------------
 
 
-def test_epochs_keep_the_minimum_pause_and_a_request_ends_it() -> None:
+def test_epochs_respect_the_minimum_pause_and_a_request_ends_it() -> None:
     began = time.monotonic()
-    job, out, _ = launched(lambda env: env.get_checkpoint_config().set_min_pause_between_checkpoints(100))
+    job, out, _ = launch_job(lambda env: env.get_checkpoint_config().set_min_pause_between_checkpoints(100))
     job.result()
     assert out.values == [1, 2, 3] and time.monotonic() - began >= 0.2
-    job, out, _ = launched(lambda env: env.get_checkpoint_config().set_min_pause_between_checkpoints(600_000))
+    job, out, _ = launch_job(lambda env: env.get_checkpoint_config().set_min_pause_between_checkpoints(600_000))
     while not job.board.now.published:
         time.sleep(0.005)
     job.stop()
@@ -107,15 +107,15 @@ def settings_of(tolerable: int = 0, timeout_ms: int | None = None) -> Callable[[
 
 
 def test_an_epoch_that_takes_too_long_is_cancelled_and_fails_the_job() -> None:
-    job, out, _ = launched(settings_of(timeout_ms=50), StallingRunner())
+    job, out, _ = launch_job(settings_of(timeout_ms=50), StallingRunner())
     with pytest.raises(JobFailedError, match=r"epoch 1 took longer than 50 ms .*allow more") as failure:
         job.result()
     assert out.values == [] and "restart strategy is none" in str(failure.value)
 
 
-def test_an_epoch_that_is_done_after_its_time_has_failed_nevertheless() -> None:
+def test_an_epoch_that_completes_after_its_timeout_has_failed() -> None:
     """A local run cannot be cancelled: it ends by itself, too late."""
-    job, out, _ = launched(settings_of(timeout_ms=1), function=_sleepy)
+    job, out, _ = launch_job(settings_of(timeout_ms=1), function=_sleepy)
     with pytest.raises(JobFailedError, match="epoch 1 took longer than 1 ms"):
         job.result()
     assert out.values == []
@@ -124,38 +124,38 @@ def test_an_epoch_that_is_done_after_its_time_has_failed_nevertheless() -> None:
 # --- tolerable failures ---------------------------------------------------------------------------------------
 
 
-def test_a_tolerated_epoch_is_run_again_and_is_no_restart() -> None:
+def test_a_tolerated_failure_replays_the_epoch_without_a_restart() -> None:
     runner = FailingRunner(2, 3, 5)
-    job, out, store = launched(settings_of(tolerable=2), runner)
+    job, out, store = launch_job(settings_of(tolerable=2), runner)
     job.result()
     assert out.values == [1, 2, 3] and job.board.now.restarts == 0 and runner.runs == 6
     log = ManifestLog(store)
     assert [one.failures for one in history([log.read(epoch) for epoch in log.epochs()])] == [0, 2, 1, None]
 
 
-def test_one_failure_in_a_row_too_many_is_the_jobs() -> None:
-    job, out, _ = launched(settings_of(tolerable=1), FailingRunner(2, 3))
+def test_too_many_consecutive_failures_fail_the_job() -> None:
+    job, out, _ = launch_job(settings_of(tolerable=1), FailingRunner(2, 3))
     with pytest.raises(JobFailedError, match=r"executor lost .*\(the restart strategy is none\)"):
         job.result()
     assert out.values == [1]
 
 
-def test_what_user_code_raises_is_never_tolerated() -> None:
+def test_errors_of_user_code_are_never_tolerated() -> None:
     runner = FailingRunner()
-    job, _, _ = launched(settings_of(tolerable=100), runner, _raising)
+    job, _, _ = launch_job(settings_of(tolerable=100), runner, _raising)
     with pytest.raises(JobFailedError, match="ValueError: no"):
         job.result()
     assert runner.runs == 1
 
 
-class Undecided(Collect):
+class FailingPlanCommit(Collect):
     def plan_commit(self, staged: Any, pending: Any, now_ms: int, final: bool) -> Any:
         raise StoreError("this sink cannot say what to publish")
 
 
-def test_a_manifest_that_cannot_be_made_fails_the_epoch_with_what_is_wrong() -> None:
+def test_an_error_in_plan_commit_fails_the_epoch() -> None:
     with pytest.raises(StoreError, match="cannot say what to publish"):
-        run(lambda env: env.add_source(Script([1])).sink_to(Undecided()))
+        run(lambda env: env.add_source(Script([1])).sink_to(FailingPlanCommit()))
 
 
 def _raising(n: int) -> int:
@@ -184,62 +184,66 @@ def failed(tolerable: bool = True) -> e.EpochFailed:
 RUNNING = (e.Started(None), e.InputPlanned(True, False))
 
 
-def after(state: ProtocolState, *events: e.Event) -> tuple[ProtocolState, tuple[e.Action, ...]]:
+def actions_after(state: ProtocolState, *events: e.Event) -> tuple[ProtocolState, tuple[e.Action, ...]]:
     actions: tuple[e.Action, ...] = ()
     for event in events:
         state, actions = decide(state, event)
     return state, actions
 
 
-def test_tolerated_failures_do_not_reach_the_restart_strategy_and_a_commit_begins_the_count_anew() -> None:
+def test_tolerated_failures_do_not_reach_the_restart_strategy_and_a_commit_resets_the_count() -> None:
     state = begin(NoRestart(), Tolerance(1, delay_ms=7))
-    state, actions = after(state, *RUNNING, failed())
+    state, actions = actions_after(state, *RUNNING, failed())
     assert actions == (e.Restart(7, "it broke", tolerated=True),) and state.failures == ()
-    state, _ = after(state, *RUNNING, e.EpochDone(), e.Committed(), e.Published(1))
-    state, actions = after(state, e.InputPlanned(True, False), failed())
+    state, _ = actions_after(state, *RUNNING, e.EpochDone(), e.Committed(), e.Published(1))
+    state, actions = actions_after(state, e.InputPlanned(True, False), failed())
     assert actions == (e.Restart(7, "it broke", tolerated=True),)
-    _, actions = after(state, e.Started(e.ManifestSummary(1, 1, "RUNNING")), e.InputPlanned(True, False), failed())
+    _, actions = actions_after(
+        state, e.Started(e.ManifestSummary(1, 1, "RUNNING")), e.InputPlanned(True, False), failed()
+    )
     assert actions == (e.Fail("it broke (the restart strategy is none)"),)
 
 
-def test_a_restart_of_the_strategy_begins_the_count_anew() -> None:
+def test_a_restart_by_the_strategy_resets_the_count() -> None:
     state = begin(FixedDelay(attempts=1, delay_ms=50), Tolerance(1, delay_ms=7))
     delays = []
     for _ in range(3):
-        state, (action,) = after(state, *RUNNING, failed())
+        state, (action,) = actions_after(state, *RUNNING, failed())
         assert isinstance(action, e.Restart)
         delays.append((action.delay_ms, action.tolerated))
     assert delays == [(7, True), (50, False), (7, True)] and len(state.failures) == 1
 
 
 def test_a_failure_of_user_code_goes_to_the_restart_strategy_at_once() -> None:
-    _, actions = after(begin(FixedDelay(1, 50), Tolerance(5, 7)), *RUNNING, failed(tolerable=False))
+    _, actions = actions_after(begin(FixedDelay(1, 50), Tolerance(5, 7)), *RUNNING, failed(tolerable=False))
     assert actions == (e.Restart(50, "it broke"),)
 
 
-def test_a_manifest_that_the_store_did_not_take_is_tolerated_too() -> None:
+def test_a_failed_manifest_write_is_tolerated() -> None:
     lost = (e.EpochDone(), e.CommitUnknown("disk full", 0), e.CommitAbsent(0))
-    _, actions = after(begin(NoRestart(), Tolerance(1, 7)), *RUNNING, *lost)
+    _, actions = actions_after(begin(NoRestart(), Tolerance(1, 7)), *RUNNING, *lost)
     assert [type(action) for action in actions] == [e.Restart]
 
 
 # --- the settings ---------------------------------------------------------------------------------------------
 
 
-def settings(interval_ms: int | None = None, **given: str) -> JobSettings:
-    keys = {f"execution.checkpointing.{key.replace('_', '-')}": text for key, text in given.items()}
+def settings(interval_ms: int | None = None, **options: str) -> JobSettings:
+    keys = {f"execution.checkpointing.{key.replace('_', '-')}": text for key, text in options.items()}
     return JobSettings(checkpoint_interval_ms=interval_ms, configuration=keys)
 
 
 def test_an_overdue_epoch_is_cancelled_where_checkpoints_are_on_or_a_timeout_is_set_and_never_in_batch() -> None:
     for interval_ms, is_firm in ((None, False), (300, True)):
         expected = CheckpointSettings(interval_ms, timeout_ms=600_000, is_timeout_firm=is_firm)
-        found = checkpoint_settings(settings(interval_ms), batch=False)
-        assert replace(found, tolerance=expected.tolerance) == expected
-    given = settings(300, timeout="5 min", min_pause="1 s", tolerable_failed_checkpoints="2")
+        decided = checkpoint_settings(settings(interval_ms), batch=False)
+        assert replace(decided, tolerance=expected.tolerance) == expected
+    configured = settings(300, timeout="5 min", min_pause="1 s", tolerable_failed_checkpoints="2")
     expected = CheckpointSettings(300, 1_000, 300_000, True, True, Tolerance(2, 300))
-    assert checkpoint_settings(given, batch=False) == expected
-    assert checkpoint_settings(given, batch=True) == CheckpointSettings(timeout_ms=300_000, tolerance=Tolerance(2, 300))
+    assert checkpoint_settings(configured, batch=False) == expected
+    assert checkpoint_settings(configured, batch=True) == CheckpointSettings(
+        timeout_ms=300_000, tolerance=Tolerance(2, 300)
+    )
 
 
 def test_the_closing_epoch_is_cancelled_only_after_a_time_that_the_program_set() -> None:
@@ -249,14 +253,14 @@ def test_the_closing_epoch_is_cancelled_only_after_a_time_that_the_program_set()
     assert not EpochLimit(600_000, is_firm=False).cancels(final=False)
 
 
-def test_what_cannot_be_is_refused() -> None:
+def test_invalid_checkpoint_settings_are_rejected() -> None:
     with pytest.raises(ConfigurationError, match=r"timeout is 0 ms\. Set a duration"):
         checkpoint_settings(settings(timeout="0 ms"), batch=False)
     with pytest.raises(ConfigurationError, match="tolerable-failed-checkpoints is -1, expected 0 or more"):
         checkpoint_settings(settings(tolerable_failed_checkpoints="-1"), batch=False)
 
 
-def test_an_interval_makes_epochs_smaller_until_they_fit() -> None:
+def test_an_interval_shrinks_epochs_until_they_fit() -> None:
     def configure(env: StreamExecutionEnvironment) -> None:
         env.enable_checkpointing(1)
         env.configure(Configuration.from_dict({"millstream.retention.epochs": "1000"}))
@@ -269,7 +273,7 @@ def test_an_interval_makes_epochs_smaller_until_they_fit() -> None:
     Launch(ManualClock(), LocalRunner(), store).start(env._graph("job"), env._job_settings()).result()
     log = ManifestLog(store)
     records = [one.records_in for one in history([log.read(epoch) for epoch in log.epochs()]) if one.records_in]
-    # Two cold epochs, and a warm one, which is the first to be learnt from: records take 2 ms, epochs may take 1.
+    # Two cold epochs, and a warm one, the first that is measured: records take 2 ms, epochs may take 1.
     assert records[:4] == [32, 32, 32, 8] and out.values == list(range(120))
 
 
@@ -278,37 +282,39 @@ def _sleepy(n: int) -> int:
     return n
 
 
-# --- what has no effect ---------------------------------------------------------------------------------------
+# --- settings without effect ----------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def said(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
+def log_messages(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
     monkeypatch.setattr(notices, "_LOGGED", set())
     caplog.set_level(logging.INFO, "millstream.datastream")
     return lambda: [record.getMessage() for record in caplog.records]
 
 
-def test_settings_that_turn_nothing_here_say_so_once_and_are_kept(said: Callable[[], list[str]]) -> None:
+def test_settings_without_effect_are_logged_once_and_stored(log_messages: Callable[[], list[str]]) -> None:
     config = StreamExecutionEnvironment().get_checkpoint_config()
     for _ in range(2):
         config.enable_unaligned_checkpoints().set_max_concurrent_checkpoints(3)
         config.set_checkpointing_mode(CheckpointingMode.AT_LEAST_ONCE).set_force_unaligned_checkpoints()
         config.set_aligned_checkpoint_timeout(Duration.of_seconds(2))
-    assert len(said()) == 5 and all("has no effect here: " in line for line in said())
+    assert len(log_messages()) == 5 and all("has no effect here: " in line for line in log_messages())
     assert config.is_unaligned_checkpoints_enabled() and config.get_max_concurrent_checkpoints() == 3
     assert config.get_checkpointing_mode() is CheckpointingMode.AT_LEAST_ONCE
 
 
-def test_settings_that_work_or_say_what_is_so_anyway_are_not_remarked_upon(said: Callable[[], list[str]]) -> None:
+def test_effective_settings_and_defaults_are_not_logged(log_messages: Callable[[], list[str]]) -> None:
     env = StreamExecutionEnvironment()
     env.enable_checkpointing(1000).get_checkpoint_config().set_checkpoint_timeout(5).set_max_concurrent_checkpoints(1)
     env.get_checkpoint_config().disable_unaligned_checkpoints().set_min_pause_between_checkpoints(3)
     env.configure(Configuration.from_dict({"execution.checkpointing.mode": "exactly-once"}))
     env._job_settings()
-    assert said() == []
+    assert log_messages() == []
 
 
-def test_keys_given_as_configuration_are_remarked_upon_when_the_job_is_built(said: Callable[[], list[str]]) -> None:
+def test_configuration_keys_without_effect_are_logged_when_the_job_is_built(
+    log_messages: Callable[[], list[str]],
+) -> None:
     env = StreamExecutionEnvironment()
     env.configure(
         Configuration.from_dict(
@@ -321,4 +327,4 @@ def test_keys_given_as_configuration_are_remarked_upon_when_the_job_is_built(sai
     )
     env._job_settings()
     env._job_settings()
-    assert len(said()) == 3
+    assert len(log_messages()) == 3

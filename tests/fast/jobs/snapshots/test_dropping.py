@@ -1,4 +1,4 @@
-"""A job's store is removed for good, but for what forks and savepoints of it need."""
+"""Dropping a job permanently removes its store, except for files that its forks and savepoints need."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def job() -> Store:
     return open_store(f"memory://{name}")
 
 
-def forked(origin: Store, epoch: int, *bases: Store) -> Store:
-    """A store that begins with an epoch of another; `bases`: those that are below that one."""
+def fork_of(origin: Store, epoch: int, *bases: Store) -> Store:
+    """A store that starts from an epoch of another; `bases`: the further stores below that one."""
     fork = open_store(f"memory://fork-{next(NUMBERS)}")
     for base in (origin, *bases):
         pin_epoch(base, Pin(f"fork-{next(NUMBERS)}", epoch, "fork", 0, by=fork.url))
@@ -57,7 +57,7 @@ def is_whole(store: Store, epoch: int) -> bool:
     return bool(named_files(manifest)) and all(store.exists(name) for name in named_files(manifest))
 
 
-def test_a_store_that_nobody_needs_is_gone(tmp_path: Path) -> None:
+def test_an_unreferenced_store_is_removed(tmp_path: Path) -> None:
     store = job()
     assert drop(store) == () and store.list("") == []
     folder = open_store(str(tmp_path / "store"))
@@ -66,9 +66,9 @@ def test_a_store_that_nobody_needs_is_gone(tmp_path: Path) -> None:
     assert drop(folder) == ()  # again, as after a crash
 
 
-def test_what_a_fork_and_a_savepoint_need_stays_and_no_job_goes_on_there() -> None:
+def test_files_of_forks_and_savepoints_are_retained_and_the_job_cannot_continue() -> None:
     store = job()
-    fork = forked(store, 2)
+    fork = fork_of(store, 2)
     pin_epoch(store, Pin("kept", 1, "savepoint", 0))
     files = set(store.list("segments"))
     assert drop(store) == (f"the fork in {fork.url}", "the savepoint kept")
@@ -82,19 +82,19 @@ def test_what_a_fork_and_a_savepoint_need_stays_and_no_job_goes_on_there() -> No
     assert is_whole(store, 1) and is_whole(store, 2)
 
 
-def test_the_last_fork_that_is_dropped_takes_what_was_left_for_it_along() -> None:
+def test_dropping_the_last_fork_removes_the_files_retained_for_it() -> None:
     store = job()
-    first, second = forked(store, 2), forked(store, 2)
+    first, second = fork_of(store, 2), fork_of(store, 2)
     assert len(drop(store)) == 2
     assert drop(first) == () and is_whole(store, 2)
     assert drop(second) == () and store.list("") == []
 
 
-def test_a_fork_of_a_fork_needs_both_of_them() -> None:
+def test_a_fork_of_a_fork_retains_both_origins() -> None:
     store = job()
-    fork = forked(store, 2)
+    fork = fork_of(store, 2)
     middle = job()
-    second = forked(middle, 2, store)
+    second = fork_of(middle, 2, store)
     drop(store)
     drop(fork)
     assert is_whole(store, 2), "the second fork has pinned it"
@@ -105,10 +105,10 @@ def test_a_fork_of_a_fork_needs_both_of_them() -> None:
 
 
 @pytest.mark.parametrize("is_readable", [True, False])
-def test_a_savepoint_of_a_fork_keeps_what_the_fork_began_with(is_readable: bool) -> None:
-    """The savepoint's manifest names files of the origin, which the pin of the fork keeps there."""
+def test_a_savepoint_of_a_fork_retains_the_epoch_the_fork_started_from(is_readable: bool) -> None:
+    """The savepoint's manifest names files of the origin, which the fork's pin retains there."""
     store = job()
-    fork = forked(store, 2)
+    fork = fork_of(store, 2)
     fork.put(manifest_name(2), store.get(manifest_name(2)))
     pin_epoch(fork, Pin("kept", 2, "savepoint", 0))
     whole_pin = fork.get(pin_name("kept"))
@@ -116,22 +116,22 @@ def test_a_savepoint_of_a_fork_keeps_what_the_fork_began_with(is_readable: bool)
         fork.put(pin_name("kept"), b"{")
     assert len(drop(fork)) == 1
     Sweeper(store, lambda: 0, RetentionPolicy(keep_last=1)).sweep(ManifestLog(store).newest())
-    assert is_whole(store, 2), "the savepoint cannot be started from any more"
+    assert is_whole(store, 2), "the savepoint can no longer be restored"
     assert drop(store) == (f"the fork in {fork.url}",) and is_whole(store, 2)
     fork.put(pin_name("kept"), whole_pin)
     unpin(fork, "kept")
     assert drop(fork) == () and store.list("") == fork.list("") == []
 
 
-def test_a_store_that_is_in_use_is_not_taken_along_with_a_fork_of_it() -> None:
+def test_dropping_a_fork_does_not_remove_its_origin_in_use() -> None:
     store = job()
-    drop(forked(store, 2))
+    drop(fork_of(store, 2))
     assert pins_of(store) == [] and is_whole(store, 2)
     record = read_job_record(store)
     assert record is not None and not record.is_dropped
 
 
-def test_a_pin_that_cannot_be_read_keeps_everything_it_might_name() -> None:
+def test_an_unreadable_pin_retains_everything_it_might_name() -> None:
     store = job()
     store.put(pin_name("broken"), b"{")
     assert drop(store) == ("a pin that cannot be read",)

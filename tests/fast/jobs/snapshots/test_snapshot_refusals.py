@@ -1,5 +1,6 @@
-"""Snapshots that cannot be started from, savepoints that cannot be written, and drivers and collectors in each other's
-way: each a clear error, and nothing lost."""
+"""Snapshots that cannot be restored, savepoints that cannot be written, and conflicts between drivers and sweepers:
+each a clear error without data loss.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ from millstream.testing import EPOCH, Collect, ManualClock, Script
 
 _STORES = itertools.count()
 NUMBERS = [n for ten in range(6) for n in (*range(ten * 10, ten * 10 + 10), EPOCH)]
-PADDING = "x" * 200  # makes segments large enough to be cut
+PADDING = "x" * 200  # makes segments large enough to be truncated
 
 
 class Total(KeyedProcessFunction):
@@ -53,7 +54,7 @@ class Total(KeyedProcessFunction):
 
 
 def expected(start: int = 0) -> list[tuple[int, int]]:
-    """The running totals of a job that begins with number `start`, and knows those before."""
+    """The running totals of a job that starts with the number `start`, including all earlier numbers."""
     return sorted((n % 3, sum(range(n % 3, n + 1, 3))) for n in range(start, 60))
 
 
@@ -61,7 +62,7 @@ def new_store() -> MemoryStore:
     return MemoryStore(f"refusals-{next(_STORES)}")
 
 
-def prepared(store: Store, out: Collect, path: str | None = None, parallelism: int = 1) -> Job:
+def prepare_job(store: Store, out: Collect, path: str | None = None, parallelism: int = 1) -> Job:
     env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(parallelism)
     if path is not None:
         env.configure(Configuration().set_string("execution.state-recovery.path", path))
@@ -70,10 +71,10 @@ def prepared(store: Store, out: Collect, path: str | None = None, parallelism: i
     return Launch(ManualClock(), LocalRunner(), store, is_leased=False).prepare(env._graph("job"), env._job_settings())
 
 
-def ran(epochs: int = 4) -> MemoryStore:
-    """A store in which the job was stopped after so many epochs."""
+def stopped_store(epochs: int = 4) -> MemoryStore:
+    """A store in which the job was stopped after this number of epochs."""
     store = new_store()
-    job = prepared(store, Collect())
+    job = prepare_job(store, Collect())
     at_epoch(job, epochs, job.stop)
     job.start().result()
     return store
@@ -82,12 +83,12 @@ def ran(epochs: int = 4) -> MemoryStore:
 def at_epoch(job: Job, epoch: int, act: Callable[[], object]) -> None:
     done: list[bool] = []
 
-    def look(progress: JobProgress) -> None:
+    def check_epoch(progress: JobProgress) -> None:
         if progress.epoch == epoch and not done:
             done.append(True)
             act()
 
-    job.board.listen(look)
+    job.board.listen(check_epoch)
 
 
 def savepoint_of(store: MemoryStore, epoch: int) -> MemoryStore:
@@ -96,62 +97,62 @@ def savepoint_of(store: MemoryStore, epoch: int) -> MemoryStore:
     return copy
 
 
-# --- a snapshot that is not what it should be -----------------------------------------------------------------
+# --- damaged snapshots ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "damage", [lambda data: data[: len(data) // 2], lambda data: b"", lambda data: data[:-3] + b"?!?"]
 )
-def test_a_file_that_was_copied_by_half_stops_the_job_and_is_mended_by_copying_it_again(
+def test_a_partially_copied_file_stops_the_job_and_copying_it_again_repairs_it(
     damage: Callable[[bytes], bytes],
 ) -> None:
-    copy, new, out = savepoint_of(ran(), 2), new_store(), Collect()
+    copy, new, out = savepoint_of(stopped_store(), 2), new_store(), Collect()
     file = copy.list("segments")[-1]
     whole = copy.get(file)
     copy.put(file, damage(whole))
     with pytest.raises(MillstreamError, match=r"StoreDamagedError: .*\.arrow"):
-        prepared(new, Collect(), copy.url).start().result()
+        prepare_job(new, Collect(), copy.url).start().result()
     copy.put(file, whole)
-    prepared(new, out).start().result()
+    prepare_job(new, out).start().result()
     assert sorted(out.values) == expected(20)
 
 
-def test_a_savepoint_whose_manifest_was_cut_is_refused_before_anything_is_claimed() -> None:
-    copy, new = savepoint_of(ran(), 2), new_store()
+def test_a_savepoint_with_a_truncated_manifest_is_rejected_before_the_store_is_claimed() -> None:
+    copy, new = savepoint_of(stopped_store(), 2), new_store()
     copy.put(manifest_name(2), copy.get(manifest_name(2))[:-40])
     with pytest.raises(StoreDamagedError, match=r"manifests/0+2\.json"):
-        prepared(new, Collect(), copy.url)
+        prepare_job(new, Collect(), copy.url)
     assert not new.list("")
 
 
 @pytest.mark.parametrize("kind", ["savepoint", "manifest"])
-def test_a_savepoint_of_a_newer_format_asks_for_an_upgrade(kind: str) -> None:
-    copy, new = savepoint_of(ran(), 2), new_store()
+def test_a_savepoint_of_a_newer_format_advises_an_upgrade(kind: str) -> None:
+    copy, new = savepoint_of(stopped_store(), 2), new_store()
     name = manifest_name(2) if kind == "manifest" else "savepoint.json"
     copy.put(name, f'{{\n "format": "millstream-{kind}-99",\n "seal": 1}}'.encode())
     with pytest.raises(StoreDamagedError, match=r"newer Millstream.*Upgrade Millstream"):
-        prepared(new, Collect(), copy.url)
+        prepare_job(new, Collect(), copy.url)
     assert not new.list("")
 
 
 def test_a_savepoint_has_one_epoch() -> None:
-    copy = savepoint_of(ran(), 2)
+    copy = savepoint_of(stopped_store(), 2)
     with pytest.raises(StoreError, match="is a savepoint of epoch 2; it has no 3"):
-        prepared(new_store(), Collect(), f"{copy.url}@3")
+        prepare_job(new_store(), Collect(), f"{copy.url}@3")
 
 
-def test_a_job_that_began_with_a_savepoint_is_a_job_and_no_savepoint() -> None:
-    copy, new = savepoint_of(ran(), 2), new_store()
-    prepared(new, Collect(), copy.url).start().result()
-    found = find_snapshot(parse_snapshot_name(new.url))
-    assert not found.is_savepoint and found.manifest.epoch > 5
+def test_a_job_started_from_a_savepoint_is_not_a_savepoint_itself() -> None:
+    copy, new = savepoint_of(stopped_store(), 2), new_store()
+    prepare_job(new, Collect(), copy.url).start().result()
+    snapshot = find_snapshot(parse_snapshot_name(new.url))
+    assert not snapshot.is_savepoint and snapshot.manifest.epoch > 5
     assert find_snapshot(parse_snapshot_name(f"{new.url}@5")).manifest.epoch == 5
 
 
-def test_more_tasks_than_key_groups_are_refused_and_the_store_is_left_alone() -> None:
-    store, new = ran(), new_store()
+def test_more_tasks_than_key_groups_are_rejected_and_the_store_is_unchanged() -> None:
+    store, new = stopped_store(), new_store()
     with pytest.raises(ProgramError, match=r"129.*128"):
-        prepared(new, Collect(), f"{store.url}@2", parallelism=129)
+        prepare_job(new, Collect(), f"{store.url}@2", parallelism=129)
     assert not new.list("") and not pins_of(store)
 
 
@@ -160,7 +161,7 @@ def test_more_tasks_than_key_groups_are_refused_and_the_store_is_left_alone() ->
 
 @contextmanager
 def files_of_at_most(size: int) -> Iterator[None]:
-    """The system refuses to let a file grow beyond `size` bytes, as it does when a quota or the disk is full."""
+    """The system rejects files larger than `size` bytes, as with a quota or a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
@@ -169,16 +170,16 @@ def files_of_at_most(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_disk_that_is_full_fails_the_savepoint_and_not_the_job(tmp_path: Path) -> None:
+def test_a_full_disk_fails_the_savepoint_and_not_the_job(tmp_path: Path) -> None:
     out, store = Collect(), new_store()
-    job, futures = prepared(store, out), []
+    job, futures = prepare_job(store, out), []
     at_epoch(job, 3, lambda: futures.append(JobClient(job).trigger_savepoint(str(tmp_path / "full"))))
     with files_of_at_most(512):
         job.start().result()
         with pytest.raises((MillstreamError, OSError), match=r"(?i)too large|full"):
             futures[0].result()
     assert sorted(out.values) == expected()
-    # Nothing that was half written is taken for whole, and with room again the same folder takes it.
+    # A partial savepoint is never taken for a complete one, and with free space the same folder is accepted again.
     for folder in (tmp_path / "full").iterdir():
         with pytest.raises(StoreError, match=r"neither a job nor a savepoint|not copied whole"):
             find_snapshot(parse_snapshot_name(str(folder)))
@@ -189,9 +190,10 @@ def test_a_disk_that_is_full_fails_the_savepoint_and_not_the_job(tmp_path: Path)
 # --- two drivers ----------------------------------------------------------------------------------------------
 
 
-class Interrupted(WatchedStore):
-    """Before its n-th write, something else happens. The writes of the sweeper's thread do not count: the driver would
-    go on while something else happens there."""
+class InterruptedStore(WatchedStore):
+    """Runs an action before its n-th write. Writes of the sweeper's thread do not count: the driver would continue
+    while the action runs.
+    """
 
     def __init__(self, name: str, moment: int, act: Callable[[], object]) -> None:
         super().__init__(name)
@@ -209,21 +211,22 @@ class Interrupted(WatchedStore):
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["in its store", "in a new store"])
 @pytest.mark.parametrize("moment", range(5))
 def test_of_two_drivers_that_restore_one_job_one_is_refused(moment: int, elsewhere: bool) -> None:
-    """The second one comes, and does all its work, just before the first one's n-th write. In one store these are a
-    lease, the manifest that goes back, the end of the lease, the end of how the last run ended, and a segment."""
-    store, outs = ran(), [Collect(), Collect()]
+    """The second one starts, and does all its work, just before the first one's n-th write. In one store these are a
+    lease, the manifest of the rollback, the release of the lease, the record of how the last run ended, and a segment.
+    """
+    store, outs = stopped_store(), [Collect(), Collect()]
     own = new_store() if elsewhere else store
     path, name = f"{store.url}@2", own.url.removeprefix("memory://")
     refused: list[MillstreamError] = []
 
     def start(own: MemoryStore, out: Collect) -> None:
         try:
-            prepared(own, out, path).start().result()
+            prepare_job(own, out, path).start().result()
         except (FencedError, StoreError) as error:
             refused.append(error)
 
-    start(Interrupted(name, moment, lambda: start(MemoryStore(name), outs[1])), outs[0])
-    # One that has committed when the other comes finds, when it goes on, that all is done.
+    start(InterruptedStore(name, moment, lambda: start(MemoryStore(name), outs[1])), outs[0])
+    # A driver that committed before the other one started sees, when it continues, that all work is done.
     assert len(refused) == 1 or (moment in (2, 3) and not elsewhere)
     assert all("another driver" in str(error) or "already has epochs" in str(error) for error in refused)
     assert sorted([sorted(out.values) for out in outs]) == [[], expected(20)]
@@ -231,13 +234,13 @@ def test_of_two_drivers_that_restore_one_job_one_is_refused(moment: int, elsewhe
 
 
 def test_of_drivers_that_race_for_one_restore_one_wins() -> None:
-    store, own = ran(), new_store()
+    store, own = stopped_store(), new_store()
     start, outs, errors = threading.Barrier(3), [Collect() for _ in range(3)], []
 
     def race(out: Collect) -> None:
         start.wait()
         try:
-            prepared(MemoryStore(own.url.removeprefix("memory://")), out, f"{store.url}@2").start().result()
+            prepare_job(MemoryStore(own.url.removeprefix("memory://")), out, f"{store.url}@2").start().result()
         except (FencedError, StoreError) as error:
             errors.append(error)
 
@@ -247,7 +250,7 @@ def test_of_drivers_that_race_for_one_restore_one_wins() -> None:
     for thread in threads:
         thread.join()
     assert len(errors) == 2
-    # A loser may have come late enough to publish again what the winner has committed: the same, epoch by epoch.
+    # A loser may have started late enough to publish again epochs that the winner committed: the same, one by one.
     epochs = {epoch: out for out in outs for epoch in out.publications}
     assert sorted(r.value for epoch, out in epochs.items() for r in out.records if r.epoch == epoch) == expected(20)
     assert len(pins_of(store)) == 1
@@ -255,16 +258,16 @@ def test_of_drivers_that_race_for_one_restore_one_wins() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", range(8))
-def test_an_epoch_that_a_job_goes_back_to_is_not_swept_under_its_feet(moment: int) -> None:
-    """A driver that still runs sweeps, just before the n-th write of the one that goes back, all that it may."""
-    store, out = ran(), Collect()
+def test_an_epoch_being_restored_is_not_swept(moment: int) -> None:
+    """A driver that still runs sweeps all it may, just before the n-th write of the one that rolls back."""
+    store, out = stopped_store(), Collect()
     name, newest = store.url.removeprefix("memory://"), ManifestLog(store).newest()
 
     def sweep() -> None:
         Sweeper(MemoryStore(name), lambda: 0, RetentionPolicy(1)).sweep(newest)
 
     try:
-        prepared(Interrupted(name, moment, sweep), out, f"{store.url}@2").start().result()
+        prepare_job(InterruptedStore(name, moment, sweep), out, f"{store.url}@2").start().result()
     except StoreError as error:
         assert "has no epoch 2 any more" in str(error) and not out.values
     else:
@@ -272,15 +275,15 @@ def test_an_epoch_that_a_job_goes_back_to_is_not_swept_under_its_feet(moment: in
     assert not store.list("leases")
 
 
-# --- the collector and those it meets -------------------------------------------------------------------------
+# --- sweepers and their races ---------------------------------------------------------------------------------
 
 
-class Vanishing(MemoryStore):
-    """A manifest that the collector has taken away when it is read, and then puts back, or does not."""
+class VanishingManifestStore(MemoryStore):
+    """A manifest that the sweeper has removed when it is read, and then restores, or does not."""
 
-    def __init__(self, name: str, comes_back: bool) -> None:
+    def __init__(self, name: str, is_restored: bool) -> None:
         super().__init__(name)
-        self._comes_back, self._reads = comes_back, 0
+        self._is_restored, self._reads = is_restored, 0
 
     def get(self, name: str) -> bytes:
         if epoch_of_manifest(name) != 2:
@@ -292,15 +295,15 @@ class Vanishing(MemoryStore):
             try:
                 return super().get(name)
             finally:
-                if self._comes_back:
+                if self._is_restored:
                     super().put(name, data)
         return super().get(name)
 
 
-@pytest.mark.parametrize("comes_back", [False, True])
+@pytest.mark.parametrize("is_restored", [False, True])
 @pytest.mark.parametrize("way", ["lease", "pin"])
-def test_an_epoch_that_is_taken_away_while_it_is_opened_is_gone_or_whole(way: str, comes_back: bool) -> None:
-    store = Vanishing(ran().url.removeprefix("memory://"), comes_back)
+def test_an_epoch_removed_while_it_is_opened_is_missing_or_complete(way: str, is_restored: bool) -> None:
+    store = VanishingManifestStore(stopped_store().url.removeprefix("memory://"), is_restored)
 
     def open_it() -> int:
         if way == "pin":
@@ -308,7 +311,7 @@ def test_an_epoch_that_is_taken_away_while_it_is_opened_is_gone_or_whole(way: st
         with LeasedEpoch(store, 2, lambda: 0) as leased:
             return leased.manifest.epoch
 
-    if comes_back:
+    if is_restored:
         assert open_it() == 2
     else:
         with pytest.raises(StoreError, match="has no epoch 2"):
@@ -318,19 +321,19 @@ def test_an_epoch_that_is_taken_away_while_it_is_opened_is_gone_or_whole(way: st
 
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", range(6))
-def test_a_savepoint_made_while_a_collector_dies_is_kept(moment: int) -> None:
-    """The pin is set just before the collector's n-th write, and the collector dies two writes later."""
+def test_a_savepoint_created_while_a_sweeper_dies_is_retained(moment: int) -> None:
+    """The pin is set just before the sweeper's n-th write, and the sweeper dies two writes later."""
 
-    class Died(BaseException):
+    class SweeperDied(BaseException):
         pass
 
-    class Dying(Interrupted):
+    class DyingStore(InterruptedStore):
         def before_write(self) -> None:
             super().before_write()
             if self._left < -3:
-                raise Died
+                raise SweeperDied
 
-    store = ran(5)
+    store = stopped_store(5)
     pinned: list[StoreError | None] = []
 
     def pin() -> None:
@@ -340,10 +343,10 @@ def test_a_savepoint_made_while_a_collector_dies_is_kept(moment: int) -> None:
         except StoreError as error:
             pinned.append(error)
 
-    dying = Dying(store.url.removeprefix("memory://"), moment, pin)
+    dying = DyingStore(store.url.removeprefix("memory://"), moment, pin)
     log = ManifestLog(store)
     newest = log.newest()
-    with suppress(Died):
+    with suppress(SweeperDied):
         Sweeper(dying, lambda: 0, RetentionPolicy(1)).sweep(newest)
     Sweeper(store, lambda: 0, RetentionPolicy(1)).sweep(newest)
     if pinned == [None]:
@@ -354,22 +357,22 @@ def test_a_savepoint_made_while_a_collector_dies_is_kept(moment: int) -> None:
     assert log.epochs() == [6]
 
 
-def test_a_job_that_fails_while_it_restores_leaves_the_snapshot_as_it_was() -> None:
-    store = ran()
+def test_a_job_that_fails_during_a_restore_leaves_the_snapshot_unchanged() -> None:
+    store = stopped_store()
     before = {name: store.get(name) for name in store.list("") if not name.startswith(("pins/", "logs/"))}
 
-    class Full(MemoryStore):
+    class FullStore(MemoryStore):
         def put(self, name: str, data: bytes) -> None:
             raise StoreError("disk full")
 
     with pytest.raises((JobFailedError, StoreError), match="disk full"):
-        prepared(Full(new_store().url.removeprefix("memory://")), Collect(), f"{store.url}@2").start().result()
+        prepare_job(FullStore(new_store().url.removeprefix("memory://")), Collect(), f"{store.url}@2").start().result()
     assert {name: store.get(name) for name in before} == before
 
 
-def test_files_that_killed_writers_left_are_removed_when_nobody_can_be_writing_them(tmp_path: Path) -> None:
+def test_files_of_killed_writers_are_removed_when_no_writer_can_be_active(tmp_path: Path) -> None:
     store = LocalStore(tmp_path, fsync=False)
-    job = prepared(store, Collect())
+    job = prepare_job(store, Collect())
     job.start().result()
     left = [tmp_path / "segments" / ".tmp-0123", tmp_path / "manifests" / ".tmp-4567", tmp_path / "probe-89ab"]
     for path in left:

@@ -1,16 +1,17 @@
-"""Two drivers of one job, interleaved step by step: whatever the order, each committed epoch is published once.
+"""Two drivers of one job, interleaved step by step: in any order, each committed epoch is published once.
 
 A step is a write that another driver can see: a claim, a pin, a lease, a manifest, and a sink's publishing (before it
 and before its receipt). The first driver runs to its i-th step, the second one to its j-th, then the first to its end,
-then the second. `i` and `j` go through all steps that there are. What is left out is the sweeper's, which runs on a
-thread of its own and decides nothing.
+then the second. `i` and `j` go through all existing steps. The sweeper's writes are excluded: it runs on its own thread
+and decides nothing.
 
-What holds, by the manifests that were created and by what the sinks published, in the order in which both happened:
+Invariants over the manifests that were created and the output that the sinks published, in the order in which both
+happened:
 
 1. one driver has each epoch's manifest, and only its output is published;
-2. an epoch is published behind all earlier ones, with the rows that its manifest's positions say;
-3. a driver that is told to go back and is not refused goes back once, and what was published before stays;
-4. the job ends as FINISHED, and at most one driver is refused.
+2. an epoch is published after all earlier ones, with the rows up to its manifest's positions;
+3. a driver that is started to roll back and is not rejected rolls back once, and earlier output stays published;
+4. the job ends as FINISHED, and at most one driver is rejected.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class Turns:
             self.changed.notify_all()
 
     def run_to(self, steps: int | None) -> bool:
-        """Let it take so many more steps; whether it has not ended by then."""
+        """Let it take this many more steps; whether it has not ended by then."""
         with self.changed:
             self.left = steps
             self.changed.notify_all()
@@ -79,15 +80,15 @@ class Turns:
 
 @dataclass
 class History:
-    """What happened to both drivers, in order."""
+    """The events of both drivers, in order."""
 
     manifests: list[Manifest] = field(default_factory=list)
     published: list[tuple[CommitId, tuple[object, ...]]] = field(default_factory=list)
     steps: list[str] = field(default_factory=list)
 
 
-class Steps(WatchedStore):
-    """A driver's way to the store: it takes a step before each write that the other driver can see."""
+class SteppingStore(WatchedStore):
+    """A driver's access to the store: a step precedes each write that the other driver can see."""
 
     def __init__(self, name: str, driver: Driver) -> None:
         super().__init__(name)
@@ -109,8 +110,8 @@ class Steps(WatchedStore):
         return is_created
 
 
-class Published(Collect):
-    """Takes a step before it publishes: a driver may be stopped just there, behind its look for a newer manifest."""
+class SteppingSink(Collect):
+    """Takes a step before it publishes: a driver may be stopped exactly there, after its check for a newer manifest."""
 
     def __init__(self, driver: Driver | None) -> None:
         super().__init__()
@@ -128,14 +129,14 @@ class Published(Collect):
 
 
 class Driver:
-    """One driver on a thread of its own. `path`: what it is to start from; `ahead`: how many epochs run ahead."""
+    """One driver on its own thread. `path`: the snapshot it starts from; `ahead`: how many epochs run ahead."""
 
     def __init__(self, name: str, store: str, path: str | None, history: History, ahead: int) -> None:
         self.name, self.history, self.turns = name, history, Turns()
         self.refusal: MillstreamError | None = None
         self.error: BaseException | None = None
-        self._out = Published(self)
-        self._store, self._path, self._ahead = Steps(store, self), path, ahead
+        self._out = SteppingSink(self)
+        self._store, self._path, self._ahead = SteppingStore(store, self), path, ahead
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
@@ -149,7 +150,7 @@ class Driver:
 
     def _run(self) -> None:
         try:
-            prepared(self._store, self._out, self._path, self._ahead).start().result()
+            prepare_job(self._store, self._out, self._path, self._ahead).start().result()
         except (FencedError, StoreError) as error:
             self.refusal = error
         except BaseException as error:
@@ -158,7 +159,7 @@ class Driver:
             self.turns.end()
 
 
-def prepared(store: Store, out: Collect, path: str | None = None, ahead: int = 0) -> Job:
+def prepare_job(store: Store, out: Collect, path: str | None = None, ahead: int = 0) -> Job:
     env = StreamExecutionEnvironment.get_execution_environment()
     configuration = Configuration().set_string("millstream.ahead.max-epochs", str(ahead))
     if path is not None:
@@ -169,10 +170,10 @@ def prepared(store: Store, out: Collect, path: str | None = None, ahead: int = 0
     return Launch(ManualClock(), LocalRunner(), store, is_leased=False).prepare(env._graph("job"), env._job_settings())
 
 
-def begun() -> tuple[MemoryStore, History]:
-    """A store in which the job was stopped after `BEGUN` epochs, and what happened until then."""
+def stopped_store() -> tuple[MemoryStore, History]:
+    """A store in which the job was stopped after `BEGUN` epochs, and the events until then."""
     store, history, out = MemoryStore(f"two-drivers-{next(_STORES)}"), History(), Collect()
-    job = prepared(store, out)
+    job = prepare_job(store, out)
     at_epoch(job, BEGUN, job.stop)
     job.start().result()
     history.manifests += map(ManifestLog(store).read, ManifestLog(store).epochs())
@@ -215,7 +216,7 @@ def check(history: History, drivers: Sequence[Driver], backs: int) -> None:
     for manifest in history.manifests:
         at = position(manifest)
         if manifest.run.startswith("restore"):
-            # One that goes on may commit, too: for a number that no file of epochs that ran ahead has.
+            # A driver that continues may commit, too: under a number that no file of epochs running ahead has.
             went_back += at == ROWS
             assert at in (ROWS, last)
         else:
@@ -226,9 +227,9 @@ def check(history: History, drivers: Sequence[Driver], backs: int) -> None:
     assert 0 <= backs - went_back <= len(refused)
 
 
-def interleaved(ways: tuple[str, str], ahead: int, first_steps: int, second_steps: int) -> tuple[bool, bool]:
-    """Run both; whether each was still on its way when the other one's turn came."""
-    store, history = begun()
+def run_interleaved(ways: tuple[str, str], ahead: int, first_steps: int, second_steps: int) -> tuple[bool, bool]:
+    """Run both; whether each was still running when the other one's turn came."""
+    store, history = stopped_store()
     own, paths = store, [None if way == RESUME else f"{store.url}@1" for way in ways]
     if FORK in ways:
         own, history = MemoryStore(f"two-drivers-{next(_STORES)}"), History()
@@ -254,11 +255,11 @@ def interleaved(ways: tuple[str, str], ahead: int, first_steps: int, second_step
     "ways", [*itertools.product([RESUME, BACK], repeat=2), (FORK, FORK)], ids=lambda ways: " and ".join(ways)
 )
 def test_of_two_drivers_in_one_store_each_committed_epoch_is_published_once(ways: tuple[str, str], ahead: int) -> None:
-    """Every pair of steps at which one may be stopped, by SIGSTOP say, and the other one go on."""
+    """Every pair of steps at which one driver may be stopped, for example by SIGSTOP, while the other one continues."""
     pairs = 0
     for first_steps in itertools.count():
         for second_steps in itertools.count():
-            first_on_way, second_on_way = interleaved(ways, ahead, first_steps, second_steps)
+            first_on_way, second_on_way = run_interleaved(ways, ahead, first_steps, second_steps)
             pairs += 1
             if not second_on_way:
                 break

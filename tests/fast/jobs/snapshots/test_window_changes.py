@@ -1,4 +1,4 @@
-"""Windows that are changed between two runs go on as what they are, or are refused: none is lost or another."""
+"""Windows changed between two runs continue unchanged or are rejected: none is lost or mixed up."""
 
 from __future__ import annotations
 
@@ -120,19 +120,19 @@ def program(windows: Windows, out: Collect, script: list[Any], uid: str = "windo
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_windows_that_could_not_go_on_are_refused_while_some_are_open(change: str) -> None:
+def test_incompatible_windows_are_rejected_while_some_are_open(change: str) -> None:
     before, after, words = CHANGES[change]
     store, out = f"changed-windows-{next(STORES)}", Collect()
     run(program(before, out, OPEN), store=store, epochs=2)
     with pytest.raises(StateSchemaError, match=rf"has open windows of .*\(uid windows\).*{words}.*another uid"):
         run(program(after, out, OPEN), store=store)
-    # Nothing has happened: as they were, they go on.
+    # Nothing was changed: the original windows continue.
     whole = Collect()
     run(program(before, whole, OPEN))
     assert run(program(before, out, OPEN), store=store)[out] == whole.values[-len(out.values) :] != []
 
 
-def test_windows_that_are_all_over_may_be_changed() -> None:
+def test_windows_that_have_all_ended_may_be_changed() -> None:
     store, out = f"changed-windows-{next(STORES)}", Collect()
     before, after, _ = CHANGES["another size"]
     run(program(before, out, OPEN), store=store)  # to the end of its input, which ends every window
@@ -140,7 +140,7 @@ def test_windows_that_are_all_over_may_be_changed() -> None:
     assert run(program(after, out, OPEN), store=store).status == "FINISHED"
 
 
-def test_windows_of_another_uid_begin_empty_where_the_old_ones_may_be_left_behind() -> None:
+def test_windows_of_another_uid_start_empty_if_old_state_may_be_dropped() -> None:
     store, out = f"changed-windows-{next(STORES)}", Collect()
     before, after, _ = CHANGES["another size"]
     run(program(before, out, OPEN), store=store, epochs=2)
@@ -148,7 +148,7 @@ def test_windows_of_another_uid_begin_empty_where_the_old_ones_may_be_left_behin
     assert [(row.shop, row.cents) for row in out.values] == [("a", 5), ("a", 8)]
 
 
-def test_more_lateness_lets_open_windows_go_on() -> None:
+def test_open_windows_continue_with_more_allowed_lateness() -> None:
     store, out = f"changed-windows-{next(STORES)}", Collect()
     run(program(lambda sales: sales.window(tumbling(10)).reduce(plus), out, OPEN), store=store, epochs=2)
     later: Windows = lambda sales: sales.window(tumbling(10)).allowed_lateness(100).reduce(plus)  # noqa: E731

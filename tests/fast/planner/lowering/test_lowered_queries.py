@@ -1,4 +1,4 @@
-"""Queries as text, from the parser to rows: what only the whole way can show."""
+"""Queries as text, from the parser to rows: behaviour that only the whole pipeline shows."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def result_of(query: str, **options: Any) -> list[tuple[Any, ...]]:
 WINDOW = "TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '2' SECOND)) GROUP BY window_start, window_end, k"
 
 
-def test_a_column_more_in_the_result_finds_the_state_again() -> None:
+def test_an_added_result_column_does_not_prevent_restoring_state() -> None:
     options = {"store": "test-lowered-queries-column", "epoch_records": 5}
     first = result_of(f"SELECT window_start, k, SUM(n) FROM {WINDOW}", epochs=3, **options)
     rest = result_of(f"SELECT window_start, k, SUM(n), SUM(n) + 1 FROM {WINDOW}", **options)
@@ -62,7 +62,7 @@ def test_a_column_more_in_the_result_finds_the_state_again() -> None:
 
 @pytest.mark.parametrize("parallelism", [1, 3])
 def test_windows_of_a_filtered_and_computed_table(parallelism: int) -> None:
-    found = result_of(
+    results = result_of(
         "SELECT window_end, small, COUNT(*) AS c, SUM(n) FILTER (WHERE n > 3) AS s "
         "FROM TABLE(HOP(TABLE (SELECT n < 10 AS small, n, ts FROM events WHERE k = 'a'), DESCRIPTOR(ts), "
         "INTERVAL '1' SECOND, INTERVAL '2' SECOND)) GROUP BY window_start, window_end, small HAVING COUNT(*) > 5",
@@ -77,21 +77,21 @@ def test_windows_of_a_filtered_and_computed_table(parallelism: int) -> None:
             if len(group) > 5:
                 large = [n for n in group if n > 3]
                 expected.append((moment(start + 2_000), small, len(group), sum(large) if large else None))
-    assert sorted(found, key=repr) == sorted(expected, key=repr)
+    assert sorted(results, key=repr) == sorted(expected, key=repr)
 
 
-def test_windows_of_windows_by_their_time() -> None:
-    found = result_of(
+def test_windows_over_window_results_use_their_rowtime() -> None:
+    results = result_of(
         "SELECT window_start, SUM(c) FROM TABLE(TUMBLE(TABLE ("
         "SELECT window_time AS rowtime, k, COUNT(*) AS c FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), "
         "INTERVAL '1' SECOND)) GROUP BY window_start, window_end, window_time, k"
         "), DESCRIPTOR(rowtime), INTERVAL '2' SECOND)) GROUP BY window_start, window_end",
         epoch_records=3,
     )
-    assert sorted(found) == [(moment(0), 20), (moment(2_000), 20)]
+    assert sorted(results) == [(moment(0), 20), (moment(2_000), 20)]
 
 
-def test_the_clock_of_an_epoch_is_one_for_all_rows() -> None:
+def test_current_timestamp_is_constant_within_an_epoch() -> None:
     [(count,)] = {
         (len({row[0] for row in result_of("SELECT PROCTIME() FROM events")}),),
     }
@@ -99,7 +99,7 @@ def test_the_clock_of_an_epoch_is_one_for_all_rows() -> None:
     assert all(isinstance(row[0], dt.datetime) for row in result_of("SELECT CURRENT_TIMESTAMP FROM events"))
 
 
-def test_sinks_of_tables_of_one_name_are_called_by_their_paths() -> None:
+def test_sinks_of_equally_named_tables_are_named_by_their_paths() -> None:
     session = session_with(ROWS)
     paths = [("default_catalog", database, "out") for database in ("default_database", "other")]
     out = TableEntry((ColumnEntry("k", types.VarCharType(9)),), options=(("connector", "blackhole"),))

@@ -1,4 +1,4 @@
-"""Rows through what works on one at a time: filters, projections, UNNEST, table functions, sinks and streams."""
+"""Row-by-row operators: filters, projections, UNNEST, table functions, sinks and streams."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def call(function: str, type_: DataType, *arguments: RowExpression) -> Call:
     return Call(type_, function, arguments)
 
 
-def whole(value: int | None) -> Literal:
+def int_literal(value: int | None) -> Literal:
     return Literal(types.IntType(), value)
 
 
@@ -64,10 +64,10 @@ def projected(relation: Relation, **expressions: RowExpression) -> Project:
 
 @given(st.lists(st.tuples(st.none() | st.integers(-9, 9), st.none() | st.integers(-9, 9)), max_size=9))
 @settings(max_examples=10)
-def test_rows_that_meet_the_condition_are_computed(rows: list[Any]) -> None:
+def test_only_rows_that_pass_the_condition_are_computed(rows: list[Any]) -> None:
     scan = table(NUMBERS, rows)
     a, b = column(scan, "a"), column(scan, "b")
-    positive = Filter(scan.schema, scan, call(">", BOOLEAN, a, whole(0)))
+    positive = Filter(scan.schema, scan, call(">", BOOLEAN, a, int_literal(0)))
     relation = projected(positive, total=call("+", types.IntType(), a, b), b=b)
     expected = [(None if b is None else a + b, b) for a, b in rows if a is not None and a > 0]
     assert rows_of(relation, epoch_records=4) == expected
@@ -76,11 +76,11 @@ def test_rows_that_meet_the_condition_are_computed(rows: list[Any]) -> None:
 def test_a_projection_and_the_filter_below_it_are_one_step() -> None:
     scan = table(NUMBERS, [(1, 2)])
     a = column(scan, "a")
-    relation = projected(Filter(scan.schema, scan, call(">", BOOLEAN, a, whole(0))), a=a)
+    relation = projected(Filter(scan.schema, scan, call(">", BOOLEAN, a, int_literal(0))), a=a)
     assert [type(operation) for operation in operations_of(relation)] == [Read, Calc, Write]
 
 
-def test_what_changes_nothing_is_no_step() -> None:
+def test_identity_projections_are_removed() -> None:
     scan = table(NUMBERS, [(1, 2)])
     relation = projected(scan, a=column(scan, "a"), b=column(scan, "b"))
     assert [type(operation) for operation in operations_of(relation)] == [Read, Write]
@@ -95,12 +95,12 @@ def operations_of(relation: Relation) -> list[Any]:
     return [node.operation for node in env._builder.nodes.values()]
 
 
-def test_timestamps_travel_with_the_rows_that_stay() -> None:
+def test_rows_that_pass_retain_their_timestamps() -> None:
     rows = [(n, moment(n)) for n in range(5)]
     timed = with_time(table({"n": types.IntType(), "ts": types.TimestampType(3)}, rows), "ts")
     n = column(timed, "n")
     out = Collect()
-    odd = Filter(timed.schema, timed, call(">", BOOLEAN, n, whole(2)))
+    odd = Filter(timed.schema, timed, call(">", BOOLEAN, n, int_literal(2)))
     run(lambda env: add(projected(odd, n=n), out, env))
     assert [(record.value.n, record.timestamp) for record in out.records] == [
         (n, int(moment(n).replace(tzinfo=dt.UTC).timestamp() * 1000)) for n in (3, 4)
@@ -112,7 +112,7 @@ def test_rows_without_columns_are_still_counted() -> None:
     assert len(rows_of(Project(Schema(()), scan, ()))) == 2
 
 
-def test_a_row_without_a_value_names_operator_expression_and_record() -> None:
+def test_a_failing_row_is_reported_with_operator_expression_and_record() -> None:
     scan = table(NUMBERS, [(1, 1), (7, 0)])
     relation = projected(scan, x=call("/", types.IntType(), column(scan, "a"), column(scan, "b")))
     with pytest.raises(JobFailedError, match=r"'Calc' failed: .*/.*zero") as failure:
@@ -121,7 +121,7 @@ def test_a_row_without_a_value_names_operator_expression_and_record() -> None:
 
 
 class Opened:
-    """A function of the program's that must be opened."""
+    """A user-defined function that must be opened."""
 
     events: ClassVar[list[str]] = []
 
@@ -138,16 +138,16 @@ class Opened:
         return value * self.by
 
 
-def test_functions_of_the_program_are_opened_and_closed_with_the_operator() -> None:
+def test_user_defined_functions_are_opened_and_closed_with_the_operator() -> None:
     Opened.events.clear()
     scan = table(NUMBERS, [(1, 2), (3, 4)])
     function = UserFunction("opened", Opened(), (types.IntType(),))
     used = UserCall(types.IntType(), function, (column(scan, "a"),))
-    assert rows_of(projected(scan, x=used, y=call("+", types.IntType(), used, whole(1)))) == [(10, 11), (30, 31)]
+    assert rows_of(projected(scan, x=used, y=call("+", types.IntType(), used, int_literal(1)))) == [(10, 11), (30, 31)]
     assert Opened.events == ["open", "close"]
 
 
-def test_a_function_of_the_program_that_raises_is_shown_with_its_record() -> None:
+def test_a_failing_user_defined_function_is_reported_with_its_record() -> None:
     scan = table(NUMBERS, [(1, 2), (13, 4)])
     function = UserFunction("opened", Opened(), (types.IntType(),))
     with pytest.raises(JobFailedError, match="unlucky") as failure:
@@ -155,7 +155,7 @@ def test_a_function_of_the_program_that_raises_is_shown_with_its_record() -> Non
     assert "Row(a=13, b=4)" in failure.value.report
 
 
-# --- rows that become several -----------------------------------------------------------------------------------------
+# --- rows that are multiplied -----------------------------------------------------------------------------------------
 
 ROW = nested.RowType.of(["x", "y"], [types.IntType(), types.VarCharType(3)])
 COLLECTIONS: dict[DataType, st.SearchStrategy[Any]] = {
@@ -172,7 +172,7 @@ COLLECTIONS: dict[DataType, st.SearchStrategy[Any]] = {
 
 @settings(max_examples=12)
 @given(st.data(), st.booleans(), st.booleans())
-def test_unnest_gives_what_the_reference_says(data: st.DataObject, with_ordinality: bool, keeps_all: bool) -> None:
+def test_unnest_agrees_with_the_reference(data: st.DataObject, with_ordinality: bool, keeps_all: bool) -> None:
     type_ = data.draw(st.sampled_from(list(COLLECTIONS)))
     rows = data.draw(st.lists(st.tuples(st.integers(0, 9), st.none() | COLLECTIONS[type_]), max_size=5))
     scan = table({"n": types.IntType(), "many": type_}, rows)
@@ -200,7 +200,7 @@ def spread(a: int, b: int) -> Any:
 
 
 @pytest.mark.parametrize("keeps_all", [False, True])
-def test_a_table_function_gives_rows_beside_each_row(keeps_all: bool) -> None:
+def test_a_table_function_joins_its_results_to_each_row(keeps_all: bool) -> None:
     rows = [(0, 1), (2, 5), (None, 3), (3, None)]
     scan = table(NUMBERS, rows)
     function = UserFunction("spread", spread, (types.IntType(), types.VarCharType(5)), kind=UserFunctionKind.TABLE)
@@ -217,7 +217,7 @@ def numbers_below(a: int) -> Any:
     return None if a < 0 else range(a)
 
 
-def test_a_table_function_may_give_single_values_nothing_or_an_error() -> None:
+def test_a_table_function_may_yield_single_values_nothing_or_an_error() -> None:
     function = UserFunction("below", numbers_below, (types.IntType(),), kind=UserFunctionKind.TABLE)
 
     def relation(rows: list[Any]) -> Correlate:
@@ -231,7 +231,7 @@ def test_a_table_function_may_give_single_values_nothing_or_an_error() -> None:
     assert "record    Row(a=7, b=8)" in failure.value.report
 
 
-# --- several inputs, values, and what is not there yet ----------------------------------------------------------------
+# --- several inputs, values, and unsupported relations ----------------------------------------------------------------
 
 
 def test_union_all_is_all_rows_of_all_branches() -> None:
@@ -240,7 +240,9 @@ def test_union_all_is_all_rows_of_all_branches() -> None:
     schema = Schema((Field("a", types.IntType()),))
     union = SetOperation(schema, (left, right), "UNION", True)
     assert sorted(rows_of(union, parallelism=2), key=repr) == [(1,), (2,), (2,), (None,)]
-    assert sorted(rows_of(projected(union, b=call("+", types.IntType(), column(union, "a"), whole(1)))), key=repr) == [
+    assert sorted(
+        rows_of(projected(union, b=call("+", types.IntType(), column(union, "a"), int_literal(1)))), key=repr
+    ) == [
         (2,),
         (3,),
         (3,),
@@ -251,11 +253,14 @@ def test_union_all_is_all_rows_of_all_branches() -> None:
 def test_values_are_rows() -> None:
     schema = Schema((Field("a", types.IntType()), Field("d", types.DecimalType(5, 2))))
     price = Literal(types.DecimalType(5, 2), Decimal("1.50"))
-    rows = ((whole(1), price), (call("+", types.IntType(), whole(1), whole(2)), Literal(types.DecimalType(5, 2), None)))
+    rows = (
+        (int_literal(1), price),
+        (call("+", types.IntType(), int_literal(1), int_literal(2)), Literal(types.DecimalType(5, 2), None)),
+    )
     assert rows_of(Values(schema, rows)) == [(1, Decimal("1.50")), (3, None)]
 
 
-def test_what_is_not_built_yet_is_refused_by_name() -> None:
+def test_unsupported_relations_are_rejected_by_name() -> None:
     scan = table(NUMBERS, [(1, 2)])
     with pytest.raises(NotYetError, match="Sort is not built yet: it comes with a later version"):
         rows_of(Sort(scan.schema, scan, ()))
@@ -265,20 +270,20 @@ def test_what_is_not_built_yet_is_refused_by_name() -> None:
 
 @pytest.mark.parametrize(("count", "offset"), [(0, 0), (3, 0), (4, 2), (None, 7), (99, 8), (2, 99)])
 @pytest.mark.parametrize("epoch_records", [None, 1, 4])
-def test_a_limit_gives_the_first_rows_and_no_more(count: int | None, offset: int, epoch_records: int | None) -> None:
+def test_a_limit_emits_only_the_first_rows(count: int | None, offset: int, epoch_records: int | None) -> None:
     scan = table(NUMBERS, [(n, n) for n in range(10)])
-    found = rows_of(limited(scan, count, offset), epoch_records=epoch_records, parallelism=2)
-    assert found == [(n, n) for n in range(10)][offset : None if count is None else offset + count]
+    results = rows_of(limited(scan, count, offset), epoch_records=epoch_records, parallelism=2)
+    assert results == [(n, n) for n in range(10)][offset : None if count is None else offset + count]
 
 
-def test_a_limit_counts_on_after_a_crash() -> None:
+def test_a_limit_continues_counting_after_a_crash() -> None:
     rows = [(1, 1), (2, 2), EPOCH, (3, 3), CRASH, (4, 4), (5, 5)]
     row_type = nested.RowType.of(list(NUMBERS), list(NUMBERS.values()), nullable=False)
     scan = table(NUMBERS, source=Script(rows, type_info=TableRowType(row_type)))
     assert rows_of(limited(scan, 4)) == [(1, 1), (2, 2), (3, 3), (4, 4)]
 
 
-def test_two_columns_of_one_name_are_told_apart() -> None:
+def test_two_columns_of_one_name_are_distinguished() -> None:
     scan = table(NUMBERS, [(1, 2)])
     fields = Schema((Field("a", types.IntType()), Field("a", types.IntType())))
     out = Collect()
@@ -296,7 +301,7 @@ def test_a_row_without_its_time_is_refused() -> None:
     assert "record    Row(ts=None)" in failure.value.report
 
 
-def test_time_behind_a_projection_is_read_at_the_source() -> None:
+def test_a_rowtime_above_a_projection_is_read_at_the_source() -> None:
     scan = table({"ms": types.BigIntType()}, [(n * 1_000,) for n in range(3)])
     instant = types.LocalZonedTimestampType(3)
     moments = call("TO_TIMESTAMP_LTZ", instant, column(scan, "ms"), Literal(types.IntType(False), 3))
@@ -308,7 +313,7 @@ def test_time_behind_a_projection_is_read_at_the_source() -> None:
     assert [record.timestamp for record in out.records] == [0, 1_000, 2_000]
 
 
-def test_idle_sources_and_sources_that_keep_pace_are_said_by_options() -> None:
+def test_the_idle_timeout_of_sources_is_set_by_an_option() -> None:
     timed = with_time(table({"ts": types.TimestampType(3)}, []), "ts")
     from millstream.datastream import StreamExecutionEnvironment
 
@@ -355,7 +360,7 @@ def test_records_of_a_stream_are_rows(values: list[Any], type_info: Any, expecte
     assert [tuple(row) for row in out.values] == expected
 
 
-def test_a_record_that_does_not_fit_its_table_is_named() -> None:
+def test_a_record_invalid_for_its_table_is_reported() -> None:
     def build(env: Any) -> None:
         stream = env.add_source(Script([(1, "x"), ("y", 2)]))
         add(stream_table(stream, {"a": types.IntType(), "b": types.VarCharType(9)}), Collect(), env)
@@ -364,7 +369,7 @@ def test_a_record_that_does_not_fit_its_table_is_named() -> None:
         run(build)
 
 
-def test_kinds_and_times_of_records_are_those_of_the_rows() -> None:
+def test_records_have_the_kinds_and_times_of_their_rows() -> None:
     row = Row(b="x", a=1)
     row.set_row_kind(RowKind.DELETE)
     out = Collect()
@@ -382,7 +387,7 @@ def test_kinds_and_times_of_records_are_those_of_the_rows() -> None:
     assert record.timestamp == 5
 
 
-def test_a_table_goes_on_as_a_stream() -> None:
+def test_a_table_continues_as_a_stream() -> None:
     out = Collect()
 
     def build(env: Any) -> None:
@@ -400,11 +405,11 @@ def test_a_table_goes_on_as_a_stream() -> None:
 
 
 def sink_entry(*columns: ColumnEntry, **options: str) -> TableEntry:
-    given = {"connector": "blackhole", **{name.replace("_", "."): value for name, value in options.items()}}
-    return TableEntry(columns, options=tuple(given.items()), path=("c", "d", "out"))
+    all_options = {"connector": "blackhole", **{name.replace("_", "."): value for name, value in options.items()}}
+    return TableEntry(columns, options=tuple(all_options.items()), path=("c", "d", "out"))
 
 
-def written(relation: Relation, entry: TableEntry, config: dict[str, str] | None = None) -> None:
+def write_rows(relation: Relation, entry: TableEntry, config: dict[str, str] | None = None) -> None:
     sink = Sink(relation.schema, relation, entry)
     run(lambda env: lower([sink], env._builder, PlannerSession(config=dict(config or {}))))
 
@@ -413,21 +418,21 @@ def test_null_into_not_null_is_an_error_at_the_record_or_dropped() -> None:
     scan = table(NUMBERS, [(1, 2), (None, 4)])
     entry = sink_entry(ColumnEntry("a", types.IntType(False)), ColumnEntry("b", types.IntType()))
     with pytest.raises(JobFailedError, match="Column 'a' is NOT NULL, however, a null value") as failure:
-        written(scan, entry)
+        write_rows(scan, entry)
     assert "record    Row(a=None, b=4)" in failure.value.report
-    written(scan, entry, {"table.exec.sink.not-null-enforcer": "DROP"})
+    write_rows(scan, entry, {"table.exec.sink.not-null-enforcer": "DROP"})
     with pytest.raises(ConfigurationError, match="expected one of error, drop"):
-        written(scan, entry, {"table.exec.sink.not-null-enforcer": "NEVER"})
+        write_rows(scan, entry, {"table.exec.sink.not-null-enforcer": "NEVER"})
 
 
 def test_a_table_without_a_connector_cannot_be_written() -> None:
     scan = table(NUMBERS, [(1, 2)])
     entry = TableEntry((ColumnEntry("a", types.IntType()), ColumnEntry("b", types.IntType())), path=("c", "d", "out"))
     with pytest.raises(ProgramError, match="connector"):
-        written(scan, entry)
+        write_rows(scan, entry)
 
 
-def test_uids_come_from_the_plan_and_are_told_apart_in_one_graph() -> None:
+def test_uids_derive_from_the_plan_and_are_unique_in_a_graph() -> None:
     from dataclasses import replace
 
     from millstream.datastream import StreamExecutionEnvironment

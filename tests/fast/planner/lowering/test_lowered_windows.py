@@ -1,4 +1,4 @@
-"""Windows of queries, run as jobs in memory: they give what the reference says, at any parallelism and epoch size."""
+"""Windows of queries, run as jobs in memory: they agree with the reference, at any parallelism and epoch size."""
 
 from __future__ import annotations
 
@@ -94,16 +94,18 @@ def millis(value: dt.datetime) -> int:
     return (value.replace(tzinfo=None) - dt.datetime(1970, 1, 1)) // dt.timedelta(milliseconds=1)
 
 
-def wall(ms: int) -> dt.datetime:
+def local_datetime(ms: int) -> dt.datetime:
     return dt.datetime(1970, 1, 1) + dt.timedelta(milliseconds=ms)
 
 
 def expected(rows: list[Any], shape: WindowShape, keys: list[int]) -> list[Any]:
-    found = aggregated_rows(rows, lambda row: millis(row[TIME]), keys, panes_of(shape), results_of(CALLS))
-    return [(*row[:-2], wall(row[-2]), wall(row[-1]), wall(row[-1] - 1)) for row in found]
+    results = aggregated_rows(rows, lambda row: millis(row[TIME]), keys, panes_of(shape), results_of(CALLS))
+    return [
+        (*row[:-2], local_datetime(row[-2]), local_datetime(row[-1]), local_datetime(row[-1] - 1)) for row in results
+    ]
 
 
-def in_order(rows: list[Any]) -> list[Any]:
+def sort_rows(rows: list[Any]) -> list[Any]:
     return sorted(rows, key=repr)
 
 
@@ -115,14 +117,14 @@ def in_order(rows: list[Any]) -> list[Any]:
     st.integers(1, 3),
     st.none() | st.integers(1, 9),
 )
-def test_windows_give_what_the_reference_says(
+def test_windows_agree_with_the_reference(
     rows: list[Any], shape: WindowShape, keys: list[str], parallelism: int, epoch_records: int | None
 ) -> None:
-    rows.sort(key=lambda row: row[TIME])  # nothing is late
+    rows.sort(key=lambda row: row[TIME])  # no row is late
     scan = table(COLUMNS, rows)
     relation = aggregated(with_time(scan, "ts", column_before(scan, 1)), shape, keys, CALLS)
-    found = rows_of(relation, parallelism=parallelism, epoch_records=epoch_records)
-    assert in_order(found) == in_order(expected(rows, shape, [list(COLUMNS).index(key) for key in keys]))
+    results = rows_of(relation, parallelism=parallelism, epoch_records=epoch_records)
+    assert sort_rows(results) == sort_rows(expected(rows, shape, [list(COLUMNS).index(key) for key in keys]))
 
 
 def column_before(relation: Relation, ms: int) -> Call:
@@ -150,8 +152,8 @@ def test_late_rows_are_dropped_and_counted() -> None:
     assert [m for name, m in result.metrics.items() if name.endswith("numLateRecordsDropped")] == [{"counter": 1}]
 
 
-def test_a_watermark_is_the_users_own_promise_and_rows_at_it_are_late() -> None:
-    """WATERMARK FOR ts AS ts: a window is over as soon as its last millisecond was seen."""
+def test_rows_at_the_watermark_are_late() -> None:
+    """WATERMARK FOR ts AS ts: a window ends as soon as its last millisecond was seen."""
     rows = [(1, "a", 1, True, moment(999)), EPOCH, (1, "a", 1, True, moment(999)), (1, "b", 1, True, moment(2_500))]
     scan = table(COLUMNS, source=Script(rows, type_info=TableRowType(table(COLUMNS).schema.row_type)))
     counted = (AggregateCall("COUNT", (), BIGINT, "rows"),)
@@ -163,8 +165,8 @@ def test_a_watermark_is_the_users_own_promise_and_rows_at_it_are_late() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/Los_Angeles", "GMT+05:30"])
-def test_windows_of_points_in_time_follow_the_clocks_of_the_session(zone: str) -> None:
-    """Days around both changes of the clock: 23, 24 and 25 hours long."""
+def test_windows_over_instants_follow_the_session_time_zone(zone: str) -> None:
+    """Days around both daylight-saving changes: 23, 24 and 25 hours long."""
     columns = {"v": types.IntType(), "ts": types.LocalZonedTimestampType(3)}
     starts = (dt.datetime(2024, 3, 29, tzinfo=dt.UTC), dt.datetime(2024, 10, 25, tzinfo=dt.UTC))
     rows = [(1, start + dt.timedelta(minutes=20 * number)) for start in starts for number in range(3 * 24 * 3)]
@@ -172,16 +174,16 @@ def test_windows_of_points_in_time_follow_the_clocks_of_the_session(zone: str) -
     for hours in (24, 1):
         shape = WindowShape(WindowKind.TUMBLE, 1, hours * 3_600_000)
         relation = aggregated(with_time(table(columns, rows), "ts"), shape, [], counted)
-        found = rows_of(relation, {"table.local-time-zone": zone}, epoch_records=61)
+        results = rows_of(relation, {"table.local-time-zone": zone}, epoch_records=61)
         if zone.startswith("GMT"):
             continue
         reference = aggregated_rows(rows, lambda row: millis(row[1]), [], panes_of(shape), [len], zone)
-        assert in_order([row[:3] for row in found]) == in_order(
-            [(count, wall(start), wall(end)) for count, start, end in reference]
+        assert sort_rows([row[:3] for row in results]) == sort_rows(
+            [(count, local_datetime(start), local_datetime(end)) for count, start, end in reference]
         )
 
 
-def test_windows_by_the_clock_are_over_when_it_has_passed_them() -> None:
+def test_processing_time_windows_fire_when_the_clock_has_passed_them() -> None:
     clock = ManualClock(0)
     row_type = TableRowType(nested.RowType.of(["v"], [types.IntType()]))
     source = Script([(1,), (2,), EPOCH, (3,), EPOCH, (4,)], type_info=row_type, clock=clock)
@@ -191,8 +193,8 @@ def test_windows_by_the_clock_are_over_when_it_has_passed_them() -> None:
     counted = (AggregateCall("SUM", (0,), types.IntType(), "total"),)
     shape = WindowShape(WindowKind.TUMBLE, 1, 1_000, time_kind=TimeKind.PROCTIME)
     relation = aggregated(timed, shape, [], counted, (WindowProperty.START, WindowProperty.END))
-    found = rows_of(relation, clock=clock)
-    assert sum(row[0] for row in found) == 10  # what is open when the input ends is given out, too
+    results = rows_of(relation, clock=clock)
+    assert sum(row[0] for row in results) == 10  # windows that are open at the end of input are emitted, too
 
 
 def timed_by_clock(scan: Relation, proctime: Field) -> Relation:
@@ -213,11 +215,13 @@ def test_window_functions_repeat_rows_with_the_bounds_of_each_window() -> None:
         windowed = WindowAssign(Schema((*timed.schema.fields, *added)), timed, shape)
         windows = [(row, windows_of(millis(row[TIME]), panes_of(shape))) for row in rows]
         assert rows_of(windowed) == [
-            (*row, wall(start), wall(end), wall(end - 1)) for row, bounds in windows for start, end in bounds
+            (*row, local_datetime(start), local_datetime(end), local_datetime(end - 1))
+            for row, bounds in windows
+            for start, end in bounds
         ]
 
 
-def test_windows_over_rows_that_are_in_windows_already_keep_their_bounds() -> None:
+def test_windows_over_windowed_rows_retain_their_bounds() -> None:
     rows = [(1, "a", 1, True, moment(ms)) for ms in (0, 999, 1_000, 2_600)]
     shape = WindowShape(WindowKind.HOP, TIME, 1_000, 500)
     timed = with_time(table(COLUMNS, rows), "ts")
@@ -225,10 +229,10 @@ def test_windows_over_rows_that_are_in_windows_already_keep_their_bounds() -> No
     attached = WindowShape(WindowKind.HOP, 4, 1_000, 500, attached=(2, 3))
     second = aggregated(first, attached, [], (AggregateCall("SUM", (1,), types.BigIntType(), "rows"),))
     direct = aggregated(timed, shape, [], (AggregateCall("COUNT", (), BIGINT, "rows"),))
-    assert in_order(rows_of(second, epoch_records=1)) == in_order(rows_of(direct))
+    assert sort_rows(rows_of(second, epoch_records=1)) == sort_rows(rows_of(direct))
 
 
-def test_a_filter_above_windows_is_a_calc_behind_them() -> None:
+def test_a_filter_on_window_results_is_a_downstream_calc() -> None:
     rows = [(1, "a", value, True, moment(0)) for value in (1, 2)] + [(2, "a", 9, True, moment(0))]
     timed = with_time(table(COLUMNS, rows), "ts")
     shape = WindowShape(WindowKind.TUMBLE, TIME, 1_000)
@@ -241,18 +245,18 @@ def test_a_filter_above_windows_is_a_calc_behind_them() -> None:
     assert [row[:2] for row in rows_of(having)] == [(2, 9)]
 
 
-def test_groups_without_aggregates_are_the_distinct_keys_of_each_window() -> None:
+def test_grouping_without_aggregates_emits_the_distinct_keys_of_each_window() -> None:
     rows = [(1, "a", 1, True, moment(ms)) for ms in (0, 1, 1_000)]
     timed = with_time(table(COLUMNS, rows), "ts")
     relation = aggregated(timed, WindowShape(WindowKind.TUMBLE, TIME, 1_000), ["k", "name"], ())
     assert isinstance(relation, WindowAggregate)
-    assert in_order([row[:3] for row in rows_of(relation, parallelism=2)]) == [
+    assert sort_rows([row[:3] for row in rows_of(relation, parallelism=2)]) == [
         (1, "a", moment(0)),
         (1, "a", moment(1_000)),
     ]
 
 
-def test_several_columns_are_counted_where_all_have_a_value() -> None:
+def test_count_of_several_columns_counts_rows_where_none_is_null() -> None:
     rows = [
         (k, name, 1, is_large, moment(0))
         for k, name, is_large in [(1, "a", True), (1, "a", True), (1, "b", None), (None, "b", True), (2, None, True)]
@@ -268,7 +272,7 @@ def test_several_columns_are_counted_where_all_have_a_value() -> None:
 
 
 @pytest.mark.parametrize(("is_distinct", "expected"), [(False, "b-a-b"), (True, "b-a")])
-def test_texts_are_joined_by_the_constant_that_the_query_names(is_distinct: bool, expected: str) -> None:
+def test_listagg_uses_the_constant_separator_of_the_query(is_distinct: bool, expected: str) -> None:
     rows = [(1, name, 1, True, moment(ms)) for ms, name in enumerate(["b", None, "a", "b"])]
     timed = with_time(table(COLUMNS, rows), "ts")
     text = types.VarCharType(3)

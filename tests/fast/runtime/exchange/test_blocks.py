@@ -1,4 +1,4 @@
-"""Blocks and envelopes: opened where they lie, their numbers aligned, whatever shares a column with them."""
+"""Blocks and envelopes: decoded without a copy and with aligned numbers, whatever shares their column."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def untyped(count: int) -> Batch:
 
 
 def neighbours(data: pa.Buffer) -> list[Envelope]:
-    """The block, between all else that a column of payloads may hold."""
+    """The block among all other values that a column of payloads may hold."""
     barrier = Barrier(3, 1, "a-nonce-of-some-length", (ChannelEnd(0, 1, 2, 3, 4),)).encode()
     own = Acknowledgement(0, 1, "nonce", output=[["stdout", "ä line"]]).encode()
     pickled = encode_block([untyped(5)], ALIGNED)
@@ -48,7 +48,7 @@ def neighbours(data: pa.Buffer) -> list[Envelope]:
     return [Envelope(0, kind, payload) for kind, payload in (*kinds, (DATA, data), *kinds, (DATA, data))]
 
 
-def test_payloads_are_opened_where_they_lie_and_their_numbers_are_aligned() -> None:
+def test_payloads_are_decoded_in_place_with_aligned_numbers() -> None:
     rows = seal(neighbours(encode_block([columns(100)], ALIGNED)))
     column = rows.column(rows.num_columns - 1).buffers()[2]
     opened = list(open_envelopes(rows))
@@ -63,7 +63,7 @@ def test_payloads_are_opened_where_they_lie_and_their_numbers_are_aligned() -> N
 
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()])
-def test_rows_are_opened_however_spark_sends_them(kind: pa.DataType) -> None:
+def test_rows_are_decoded_in_every_form_that_spark_sends(kind: pa.DataType) -> None:
     rows = seal(neighbours(encode_block([columns(3)], ALIGNED)))
     whole = [envelope.payload.to_pybytes() for envelope in open_envelopes(rows)]
     last = rows.num_columns - 1
@@ -72,12 +72,12 @@ def test_rows_are_opened_however_spark_sends_them(kind: pa.DataType) -> None:
     assert list(open_envelopes(sent.slice(0, 0))) == []
 
 
-def test_envelopes_without_a_payload_are_opened_too() -> None:
+def test_envelopes_without_a_payload_are_decoded() -> None:
     empty = Envelope(1, DATA, pa.py_buffer(b""))
     assert [e.payload.size for batch in (seal([empty]), seal([empty, empty])) for e in open_envelopes(batch)] == [0] * 3
 
 
-def test_everything_that_crosses_an_exchange_is_as_long_as_a_multiple_of_eight(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_length_of_every_payload_is_a_multiple_of_eight(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[Envelope] = []
 
     class Recorder(LocalRunner):
@@ -96,18 +96,18 @@ def test_everything_that_crosses_an_exchange_is_as_long_as_a_multiple_of_eight(m
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=4), st.booleans(), st.sampled_from([STORED, ALIGNED]))
-def test_a_block_gives_back_its_records_stored_or_sent(counts: list[int], typed: bool, lead: bytes) -> None:
+def test_a_stored_or_sent_block_is_decoded_to_its_records(counts: list[int], typed: bool, lead: bytes) -> None:
     make: Any = columns if typed else untyped
     batches = [make(count) for count in counts]
     type_info: TypeInformation | None = Types.LONG() if typed else None
     block = encode_block(batches, lead)
     assert bytes(block[0:1].to_pybytes()) == (b"\0" if lead else b"A" if typed else b"P")
     assert not lead or block.size % 8 == 0
-    found = [value for batch in decode_block(block, type_info) for value in batch.values()]
-    assert found == [value for batch in batches for value in batch.values()]
+    decoded = [value for batch in decode_block(block, type_info) for value in batch.values()]
+    assert decoded == [value for batch in batches for value in batch.values()]
 
 
-def test_the_crumbs_of_a_batch_that_was_dealt_out_twice_travel_as_one_batch() -> None:
+def test_small_parts_of_a_batch_partitioned_twice_are_sent_as_one_batch() -> None:
     whole = columns(5_000)
     crumbs = [whole.slice(start, 50) for start in range(0, 5_000, 50)]
     [joined] = decode_block(encode_block(crumbs, ALIGNED), Types.LONG())

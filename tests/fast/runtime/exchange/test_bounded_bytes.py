@@ -1,4 +1,4 @@
-"""Blocks, gathered records and results are bounded by their bytes, however many or few records make them up."""
+"""Blocks, gathered records and results are bounded in bytes, however many or few records they hold."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from millstream.testing import Collect, Script, run
 KIB = 1 << 10
 
 
-def packed(packer: BlockPacker, batches: list[Batch]) -> list[tuple[Any, int]]:
-    found = [block for batch in batches for block in packer.add(batch)]
-    return [*found, *packer.rest()]
+def pack(packer: BlockPacker, batches: list[Batch]) -> list[tuple[Any, int]]:
+    blocks = [block for batch in batches for block in packer.add(batch)]
+    return [*blocks, *packer.rest()]
 
 
 @settings(deadline=None)
@@ -31,22 +31,22 @@ def packed(packer: BlockPacker, batches: list[Batch]) -> list[tuple[Any, int]]:
 def test_no_block_is_much_larger_than_its_bound_unless_a_record_is(sizes: list[list[int]], typed: bool) -> None:
     bound, type_info = 4 * KIB, Types.STRING() if typed else None
     batches = [Batch.of_values(["x" * size for size in part], type_info) for part in sizes if part]
-    found = packed(BlockPacker(bound, 1_000, 1_000), batches)
-    assert all(block.size <= 4 * bound + 4 * KIB for block, _ in found)
-    values = [value for block, _ in found for batch in decode_block(block, type_info) for value in batch.values()]
+    blocks = pack(BlockPacker(bound, 1_000, 1_000), batches)
+    assert all(block.size <= 4 * bound + 4 * KIB for block, _ in blocks)
+    values = [value for block, _ in blocks for batch in decode_block(block, type_info) for value in batch.values()]
     assert values == ["x" * size for part in sizes for size in part]
-    assert sum(records for _, records in found) == len(values)
+    assert sum(records for _, records in blocks) == len(values)
 
 
 def test_a_packer_of_untyped_records_learns_their_size() -> None:
     packer = BlockPacker(4 * KIB, 100_000, 100_000)
-    packed(packer, [Batch.of_values([f"{n:1024d}" for n in range(4)], None)])
-    found = packed(packer, [Batch.of_values([f"{n:1024d}"], None) for n in range(40)])
-    assert max(block.size for block, _ in found) <= 8 * KIB
+    pack(packer, [Batch.of_values([f"{n:1024d}" for n in range(4)], None)])
+    blocks = pack(packer, [Batch.of_values([f"{n:1024d}"], None) for n in range(40)])
+    assert max(block.size for block, _ in blocks) <= 8 * KIB
 
 
 @pytest.mark.parametrize("type_info", [Types.STRING(), None], ids=["typed", "untyped"])
-def test_a_record_that_no_block_can_carry_is_refused_with_its_operator_and_size(
+def test_a_record_too_large_for_a_block_is_rejected_with_its_operator_and_size(
     type_info: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(blocks, "BLOCK_BYTES_MAX", 100 * KIB)
@@ -79,10 +79,10 @@ EXPANDING: dict[str, Any] = {
 
 @pytest.mark.parametrize("type_info", [Types.STRING(), None], ids=["typed", "untyped"])
 @pytest.mark.parametrize("name", EXPANDING)
-def test_results_are_handed_on_in_batches_of_bounded_bytes(
+def test_results_are_sent_downstream_in_batches_of_bounded_bytes(
     name: str, type_info: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """1,000 records of which each gives 100 KiB: about 100 MB in all, of which 2 MiB are to be held at once."""
+    """1,000 records of which each emits 100 KiB: about 100 MB in all, of which 2 MiB may be held at once."""
     monkeypatch.setattr(function_operators, "_RESULT_BYTES", 2 << 20)
     monkeypatch.setattr(function_operators, "_FIRST_RECORDS", 4)
     sizes: list[int] = []
@@ -120,5 +120,5 @@ def test_untyped_records_are_gathered_by_their_bytes(monkeypatch: pytest.MonkeyP
         rows.key_by(lambda row: row["n"] % 5).process(ManyOfAKey()).sink_to(Collect())
 
     run(build)
-    # All would be 12.5 MiB. Records come in blocks of about 4 MiB, of which one is enough to be worked on.
+    # All would be 12.5 MiB. Records arrive in blocks of about 4 MiB, and one block is enough for a batch.
     assert sum(gathered) == 200 * 64 * KIB and max(gathered) <= 9 << 20

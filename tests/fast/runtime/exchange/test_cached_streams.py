@@ -1,4 +1,6 @@
-"""A cached stream is computed by the first job that has it, and read by the later ones of its environment."""
+"""A cached stream is computed by the first job that reads it, and read from the cache by later jobs of its
+environment.
+"""
 
 from __future__ import annotations
 
@@ -24,17 +26,17 @@ from millstream.storage.memory import MemoryStore
 from millstream.testing import CRASH, EPOCH, Collect, Script, run
 
 NUMBERS = list(range(40))
-LOG: list[int] = []  # of calls, in this process: the tasks run in it
+LOG: list[int] = []  # calls counted in this process, in which the tasks run
 
 
-class Costly(MapFunction):
+class CountedMap(MapFunction):
     def map(self, value: int) -> int:
         LOG.append(value)
         return value * 10
 
 
 @pytest.fixture(autouse=True)
-def forgotten() -> None:
+def cleared_calls() -> None:
     LOG.clear()
 
 
@@ -45,12 +47,12 @@ def env() -> Iterator[StreamExecutionEnvironment]:
     made.close()
 
 
-def costly(env: StreamExecutionEnvironment, type_info: TypeInformation | None = None) -> DataStream:
+def counted_stream(env: StreamExecutionEnvironment, type_info: TypeInformation | None = None) -> DataStream:
     script = Script(NUMBERS[:15], [*NUMBERS[15:30], EPOCH, *NUMBERS[30:]], type_info=Types.LONG())
-    return env.add_source(script).map(Costly(), type_info)
+    return env.add_source(script).map(CountedMap(), type_info)
 
 
-def collected(env: StreamExecutionEnvironment, stream: DataStream, **settings: Any) -> list[Any]:
+def collect_sorted(env: StreamExecutionEnvironment, stream: DataStream, **settings: Any) -> list[Any]:
     out = Collect()
     stream.sink_to(out)
     return sorted(run(env, **settings)[out])
@@ -63,18 +65,18 @@ def collected(env: StreamExecutionEnvironment, stream: DataStream, **settings: A
 def test_later_jobs_read_what_the_first_computed(
     env: StreamExecutionEnvironment, type_info: Any, parallelism: int, epoch_records: int | None
 ) -> None:
-    cached = costly(env, type_info).cache()
+    cached = counted_stream(env, type_info).cache()
     settings = {"parallelism": parallelism, "epoch_records": epoch_records}
-    assert collected(env, cached.map(lambda n: n + 1), **settings) == [n * 10 + 1 for n in NUMBERS]
+    assert collect_sorted(env, cached.map(lambda n: n + 1), **settings) == [n * 10 + 1 for n in NUMBERS]
     assert sorted(LOG) == NUMBERS
-    assert collected(env, cached.map(lambda n: -n), **settings) == sorted(-n * 10 for n in NUMBERS)
-    assert collected(env, cached, parallelism=2) == [n * 10 for n in NUMBERS]
+    assert collect_sorted(env, cached.map(lambda n: -n), **settings) == sorted(-n * 10 for n in NUMBERS)
+    assert collect_sorted(env, cached, parallelism=2) == [n * 10 for n in NUMBERS]
     assert sorted(LOG) == NUMBERS
     assert cached.get_type() == (type_info or Types.PICKLED_BYTE_ARRAY())
 
 
 def test_the_plan_of_a_later_job_begins_with_the_cache(env: StreamExecutionEnvironment) -> None:
-    cached = costly(env, Types.LONG()).cache()
+    cached = counted_stream(env, Types.LONG()).cache()
     cached.filter(lambda n: n > 5).print()
     first = env.explain()
     assert "writes the records of 'Cached Map' for later jobs, exactly-once" in first and "Custom Source" in first
@@ -84,20 +86,20 @@ def test_the_plan_of_a_later_job_begins_with_the_cache(env: StreamExecutionEnvir
     assert "reads the records of 'Cached Map'" in later and "Custom Source" not in later and "later jobs" not in later
 
 
-def test_a_branch_that_does_not_go_through_the_cache_is_computed(env: StreamExecutionEnvironment) -> None:
-    stream = costly(env)
+def test_a_branch_without_the_cache_is_computed(env: StreamExecutionEnvironment) -> None:
+    stream = counted_stream(env)
     cached = stream.cache()
-    collected(env, cached)
-    assert collected(env, stream.union(cached)) == sorted([n * 10 for n in NUMBERS] * 2)
+    collect_sorted(env, cached)
+    assert collect_sorted(env, stream.union(cached)) == sorted([n * 10 for n in NUMBERS] * 2)
     assert len(LOG) == 2 * len(NUMBERS)
 
 
-def test_what_is_invalid_is_computed_and_cached_again(env: StreamExecutionEnvironment) -> None:
-    cached = costly(env).cache()
+def test_an_invalidated_cache_is_computed_and_stored_again(env: StreamExecutionEnvironment) -> None:
+    cached = counted_stream(env).cache()
     for computed in (1, 1, 2, 2):
         if computed != len(LOG) // len(NUMBERS) and LOG:
             cached.invalidate()
-        assert collected(env, cached) == [n * 10 for n in NUMBERS]
+        assert collect_sorted(env, cached) == [n * 10 for n in NUMBERS]
         assert len(LOG) == computed * len(NUMBERS)
 
 
@@ -107,20 +109,20 @@ class Stamped(ProcessFunction):
 
 
 @pytest.mark.parametrize("type_info", [Types.LONG(), None], ids=["typed", "untyped"])
-def test_records_keep_their_timestamps_and_windows_go_by_them(
+def test_cached_records_retain_their_timestamps_for_windows(
     env: StreamExecutionEnvironment, type_info: TypeInformation | None
 ) -> None:
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda value, _: value // 10)
-    cached = costly(env, type_info).assign_timestamps_and_watermarks(strategy).cache()
+    cached = counted_stream(env, type_info).assign_timestamps_and_watermarks(strategy).cache()
     windows = cached.key_by(lambda n: 0, Types.LONG()).window(TumblingEventTimeWindows.of(Time.milliseconds(10)))
     sums = windows.reduce(lambda a, b: a + b)
     expected = [sum(n * 10 for n in range(start, start + 10)) for start in range(0, 40, 10)]
-    assert collected(env, sums) == collected(env, sums.map(lambda n: n)) == expected
-    assert collected(env, cached.process(Stamped())) == [(n * 10, n) for n in NUMBERS]
+    assert collect_sorted(env, sums) == collect_sorted(env, sums.map(lambda n: n)) == expected
+    assert collect_sorted(env, cached.process(Stamped())) == [(n * 10, n) for n in NUMBERS]
     assert len(LOG) == len(NUMBERS)
 
 
-def test_order_per_subtask_and_rows_are_kept(env: StreamExecutionEnvironment) -> None:
+def test_a_cache_preserves_rows_and_their_order_per_subtask(env: StreamExecutionEnvironment) -> None:
     pair = Types.ROW_NAMED(["n", "text"], [Types.LONG(), Types.STRING()])
     rows = [Row(n=n, text=str(n)) for n in range(1_000)]
     cached = env.from_collection(rows, pair).cache()
@@ -142,23 +144,23 @@ def test_side_outputs_unions_and_empty_streams_can_be_cached(env: StreamExecutio
     both = numbers.union(numbers.rebalance()).cache()
     none = numbers.filter(lambda n: n > 100).cache()
     for _ in range(2):
-        assert collected(env, side) == [1, 3, 5]
-        assert collected(env, both, parallelism=2) == sorted([*range(6), *range(6)])
-        assert collected(env, none) == []
+        assert collect_sorted(env, side) == [1, 3, 5]
+        assert collect_sorted(env, both, parallelism=2) == sorted([*range(6), *range(6)])
+        assert collect_sorted(env, none) == []
 
 
 def test_batch_jobs_share_caches_too(env: StreamExecutionEnvironment) -> None:
     env.set_runtime_mode(RuntimeExecutionMode.BATCH)
-    cached = costly(env).cache()
+    cached = counted_stream(env).cache()
     for _ in range(2):
-        assert collected(env, cached, parallelism=2) == [n * 10 for n in NUMBERS]
+        assert collect_sorted(env, cached, parallelism=2) == [n * 10 for n in NUMBERS]
     assert len(LOG) == len(NUMBERS)
 
 
-def test_a_crash_in_the_middle_leaves_every_record_once(env: StreamExecutionEnvironment) -> None:
+def test_after_a_crash_the_cache_has_every_record_once(env: StreamExecutionEnvironment) -> None:
     cached = env.add_source(Script([1, 2, EPOCH, 3, CRASH, 4, EPOCH, 5])).map(lambda n: n * 2).cache()
     for _ in range(2):
-        assert collected(env, cached, parallelism=2) == [2, 4, 6, 8, 10]
+        assert collect_sorted(env, cached, parallelism=2) == [2, 4, 6, 8, 10]
 
 
 class FailsAtFirst(MapFunction):
@@ -172,9 +174,9 @@ class FailsAtFirst(MapFunction):
 def test_a_job_that_failed_leaves_no_cache(env: StreamExecutionEnvironment) -> None:
     cached = env.add_source(Script([1, EPOCH, 2, EPOCH, 3, EPOCH, 4])).map(FailsAtFirst()).cache()
     with pytest.raises(JobFailedError, match="the first time"):
-        collected(env, cached)
-    assert collected(env, cached) == [1, 2, 3, 4]
-    assert collected(env, cached) == [1, 2, 3, 4]
+        collect_sorted(env, cached)
+    assert collect_sorted(env, cached) == [1, 2, 3, 4]
+    assert collect_sorted(env, cached) == [1, 2, 3, 4]
     assert LOG == [1, 2, 3, 1, 2, 3, 4]
 
 
@@ -184,7 +186,7 @@ def resumable(env: StreamExecutionEnvironment, out: Collect) -> CachedDataStream
     return cached
 
 
-def test_a_job_that_was_stopped_leaves_no_cache_nor_does_one_that_goes_on_from_its_store() -> None:
+def test_neither_a_stopped_job_nor_its_continuation_leaves_a_cache() -> None:
     out = Collect()
     env = StreamExecutionEnvironment()
     cached = resumable(env, out)
@@ -192,15 +194,15 @@ def test_a_job_that_was_stopped_leaves_no_cache_nor_does_one_that_goes_on_from_i
     cached.map(lambda n: -n).sink_to(out)
     assert "Sink: Cache" in env.explain()
     assert run(env)[out] == [-1, -2, -3]
-    other = StreamExecutionEnvironment()  # as in a process that takes the job up again
+    other = StreamExecutionEnvironment()  # as in a process that resumes the job
     resumed = resumable(other, out)
     assert run(other, store="cached-and-stopped")[out] == [2, 3]
-    assert collected(other, resumed) == [1, 2, 3]
+    assert collect_sorted(other, resumed) == [1, 2, 3]
     env.close()
     other.close()
 
 
-def test_an_epoch_that_another_driver_staged_elsewhere_makes_no_cache(tmp_path: Path) -> None:
+def test_an_epoch_staged_by_another_driver_invalidates_the_cache(tmp_path: Path) -> None:
     sink, store = CacheSink(str(tmp_path), "numbers"), MemoryStore("unused")
     sink.commit(CommitId("a-job", "cache", 1), sink.plan_commit([], None, 0, final=True).publish, store)
     assert cached_source(str(tmp_path), "numbers", None) is not None
@@ -209,39 +211,39 @@ def test_an_epoch_that_another_driver_staged_elsewhere_makes_no_cache(tmp_path: 
     assert cached_source(str(tmp_path), "numbers", None) is None
 
 
-def test_nothing_is_left_when_the_environment_is_closed(tmp_path: Path) -> None:
+def test_closing_the_environment_removes_its_caches(tmp_path: Path) -> None:
     env = StreamExecutionEnvironment(
         configuration=Configuration().set_string("millstream.cache.directory", str(tmp_path))
     )
-    cached = costly(env).cache()
-    collected(env, cached)
+    cached = counted_stream(env).cache()
+    collect_sorted(env, cached)
     assert any(files for _, _, files in os.walk(tmp_path))
     env.close()
     assert not any(files for _, _, files in os.walk(tmp_path))
-    assert collected(env, cached) == [n * 10 for n in NUMBERS]
+    assert collect_sorted(env, cached) == [n * 10 for n in NUMBERS]
     assert len(LOG) == 2 * len(NUMBERS)
     env.close()
 
 
-def test_a_cache_that_was_damaged_is_not_read(tmp_path: Path) -> None:
+def test_a_damaged_cache_is_not_read(tmp_path: Path) -> None:
     env = StreamExecutionEnvironment(
         configuration=Configuration().set_string("millstream.cache.directory", str(tmp_path))
     )
-    cached = costly(env).cache()
-    collected(env, cached)
+    cached = counted_stream(env).cache()
+    collect_sorted(env, cached)
     block = next(path for path in tmp_path.rglob("blocks/*"))
     block.write_bytes(block.read_bytes()[:-3])
     with pytest.raises(JobFailedError, match=r"was cut or changed after it was written\. Call invalidate"):
-        collected(env, cached)
+        collect_sorted(env, cached)
     cached.invalidate()
-    assert collected(env, cached) == [n * 10 for n in NUMBERS]
+    assert collect_sorted(env, cached) == [n * 10 for n in NUMBERS]
     env.close()
 
 
-# --- what is refused ------------------------------------------------------------------------------------------------
+# --- refusals -------------------------------------------------------------------------------------------------------
 
 
-def test_a_stream_that_never_ends_is_refused_at_the_line_of_its_cache(env: StreamExecutionEnvironment) -> None:
+def test_an_unbounded_stream_is_rejected_at_the_line_of_its_cache(env: StreamExecutionEnvironment) -> None:
     class Endless(Script):
         bounded = False
 
@@ -251,8 +253,8 @@ def test_a_stream_that_never_ends_is_refused_at_the_line_of_its_cache(env: Strea
         env.explain()
 
 
-def test_a_cached_stream_is_no_operator(env: StreamExecutionEnvironment) -> None:
-    cached = costly(env).cache()
+def test_a_cached_stream_has_no_operator_settings(env: StreamExecutionEnvironment) -> None:
+    cached = counted_stream(env).cache()
     assert isinstance(cached, CachedDataStream) and cached.cache() is cached
     with Refused("name: a cached stream is not an operator", "before cache()"):
         cached.name("x")
@@ -261,4 +263,4 @@ def test_a_cached_stream_is_no_operator(env: StreamExecutionEnvironment) -> None
     with Refused("uid", "not an operator"):
         cached.uid("x")
     with Refused("a keyed stream cannot be cached"):
-        costly(env).key_by(lambda n: n).cache()
+        counted_stream(env).key_by(lambda n: n).cache()

@@ -1,4 +1,4 @@
-"""Keys of the program's classes, in a worker that lives longer than the program."""
+"""Keys of classes that the program defines, in a worker that outlives the program."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class Account:
 
 
 def class_of_a_cell() -> Any:
-    """The class that running the cell makes: another one each time, of the same name."""
+    """The class that running the cell defines: another one each time, of the same name."""
     names: dict[str, Any] = {"__name__": "a_notebook"}
     exec(compile(CELL, "cell", "exec", dont_inherit=True), names)
     return names["Account"]
 
 
-def test_a_program_that_comes_again_gets_keys_of_its_own_class() -> None:
+def test_a_program_that_is_run_again_gets_keys_of_its_own_class() -> None:
     before = class_of_a_cell()
     stored = canonical_bytes(before(1))
     assert decode_key(stored) == before(1)

@@ -1,4 +1,4 @@
-"""Records come to their receivers in their order, whether receivers are few or many."""
+"""Records reach their receivers in order, whether receivers are few or many."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def test_few_and_many_receivers_get_their_records_in_order(targets: list[int], i
             pieces = list(_scatter(batch, np.array(targets, dtype=np.int32), receivers))
         assert [target for target, _ in pieces] == sorted(set(targets))
         for target, piece in pieces:
-            mine = [number for number, wanted in enumerate(targets) if wanted == target]
-            assert piece.values() == mine and piece.timestamps is not None
-            assert piece.timestamps.tolist() == [10 * number for number in mine]
+            expected_rows = [number for number, wanted in enumerate(targets) if wanted == target]
+            assert piece.values() == expected_rows and piece.timestamps is not None
+            assert piece.timestamps.tolist() == [10 * number for number in expected_rows]
 
 
 @pytest.mark.parametrize("kind", [pa.int64(), pa.float64(), pa.string()])
@@ -51,7 +51,7 @@ def test_keys_to_group_are_those_of_the_store(kind: pa.DataType) -> None:
 
 
 @pytest.mark.parametrize("receivers", [1, 2, 3, 8, 31])
-def test_every_receiver_is_the_first_of_an_epoch_within_bounded_epochs(receivers: int) -> None:
+def test_every_receiver_begins_an_epoch_within_a_bounded_number_of_epochs(receivers: int) -> None:
     for start in range(1, 40 * receivers, 7):
         epochs = range(start, start + 2 * receivers - 1)
         assert {first_turn(1, epoch, receivers) for epoch in epochs} == set(range(receivers))
@@ -59,13 +59,13 @@ def test_every_receiver_is_the_first_of_an_epoch_within_bounded_epochs(receivers
 
 @pytest.mark.parametrize("stride", [2, 3, 4, 7, 8, 16])
 @pytest.mark.parametrize("receivers", [2, 3, 8])
-def test_receivers_take_turns_where_records_come_in_every_few_epochs_only(receivers: int, stride: int) -> None:
+def test_receivers_take_turns_when_only_every_few_epochs_have_records(receivers: int, stride: int) -> None:
     epochs = range(1, stride * 16 * receivers, stride)
     assert {first_turn(0, epoch, receivers) for epoch in epochs} == set(range(receivers))
 
 
 @given(st.lists(st.integers(1, 20), min_size=1), st.integers(1, 9), st.integers(0, 3), st.integers(1, 50))
-def test_dealing_gives_all_receivers_as_many_records_and_each_batch_in_the_order_of_receivers(
+def test_round_robin_is_even_and_sends_each_batch_in_receiver_order(
     lengths: list[int], receivers: int, sender: int, epoch: int
 ) -> None:
     route = routing._deal(range(receivers), sender, epoch)

@@ -1,5 +1,6 @@
-"""Blocks that tasks of one machine lay for each other in files: a note crosses, the block is the same behind it, and a
-file that is gone or cut is never read as fewer records."""
+"""Large blocks between tasks of one machine are files: only a reference crosses the exchange, the receiver decodes the
+same block, and a missing or truncated file is never read as fewer records.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ def _note(folder: Path, attempt: str) -> pa.Buffer:
 
 
 def _sent(folder: Path | str, count: int) -> list[pa.Buffer]:
-    """The payloads of what a task sends on a channel, as they come out of the shuffle."""
+    """The payloads that a task sends on a channel, as they leave the shuffle."""
     edge = Edge(source=0, partitioning=Partitioning.GLOBAL)
     channel = Channel(0, 0, 1, edge, senders=1, receivers=1, key_groups=1, source_stage=0, target_stage=1)
     call = UserCall("test", "uid", "")
@@ -48,14 +49,14 @@ def _sent(folder: Path | str, count: int) -> list[pa.Buffer]:
 
 
 @pytest.mark.parametrize("count", [50_000, 200_000])  # read, mapped
-def test_a_large_block_is_a_note_on_its_way_and_whole_again_behind_it(tmp_path: Path, count: int) -> None:
+def test_a_large_block_crosses_the_exchange_as_a_reference(tmp_path: Path, count: int) -> None:
     notes = _sent(tmp_path, count)
     assert all(note.size < 1_000 for note in notes) and len(list(tmp_path.iterdir())) == len(notes)
     batches = [batch for note in notes for batch in decode_block(resolve_block(note), Types.LONG())]
     assert [value for batch in batches for value in batch.values()] == list(range(count))
 
 
-def test_a_small_block_goes_as_it_is(tmp_path: Path) -> None:
+def test_a_small_block_is_sent_inline(tmp_path: Path) -> None:
     [block] = _sent(tmp_path, 10)
     assert not list(tmp_path.iterdir()) and resolve_block(block).equals(block)
     [batch] = decode_block(resolve_block(block), Types.LONG())
@@ -63,7 +64,7 @@ def test_a_small_block_goes_as_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", ["", "/no/such/folder"])
-def test_where_there_is_no_folder_or_no_room_blocks_go_as_they_are(folder: str) -> None:
+def test_without_a_folder_or_disk_space_blocks_are_sent_inline(folder: str) -> None:
     [block] = _sent(folder, 50_000)
     [batch] = decode_block(resolve_block(block), Types.LONG())
     assert block.size > 8 * 50_000 and list(batch.values()) == list(range(50_000))
@@ -74,18 +75,18 @@ def test_two_attempts_of_a_task_share_no_file(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 2 and not notes[0].equals(notes[1])
 
 
-def test_a_block_that_was_taken_up_outlives_its_file(tmp_path: Path) -> None:
+def test_a_block_that_was_opened_outlives_its_file(tmp_path: Path) -> None:
     block = resolve_block(_note(tmp_path, "a"))
     for file in tmp_path.iterdir():
         file.unlink()
     assert block.equals(LARGE)
 
 
-@pytest.mark.parametrize("is_gone", [True, False])
-def test_a_file_that_is_gone_or_cut_breaks_the_exchange(tmp_path: Path, is_gone: bool) -> None:
+@pytest.mark.parametrize("is_missing", [True, False])
+def test_a_missing_or_truncated_file_breaks_the_exchange(tmp_path: Path, is_missing: bool) -> None:
     note = _note(tmp_path, "a")
     [file] = tmp_path.iterdir()
-    if is_gone:
+    if is_missing:
         file.unlink()
     else:
         file.write_bytes(file.read_bytes()[: SHARED_BYTES_MIN // 2])
@@ -93,7 +94,7 @@ def test_a_file_that_is_gone_or_cut_breaks_the_exchange(tmp_path: Path, is_gone:
         resolve_block(note)
 
 
-def test_a_task_that_runs_on_when_its_epoch_has_ended_leaves_no_block(tmp_path: Path) -> None:
+def test_a_task_that_outlives_its_epoch_leaves_no_block(tmp_path: Path) -> None:
     for turn in range(20):
         folder = tmp_path / f"blocks-{turn}"
 
@@ -111,7 +112,7 @@ def test_a_task_that_runs_on_when_its_epoch_has_ended_leaves_no_block(tmp_path: 
         assert not list(tmp_path.iterdir())
 
 
-def test_records_that_begin_as_a_note_does_open_no_file(tmp_path: Path) -> None:
+def test_records_with_the_prefix_of_a_reference_open_no_file(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_bytes(bytes(64))
     name = str(secret).encode()

@@ -1,4 +1,6 @@
-"""Functions over the distinct values of a column give what they give row by row, and fail only where a row does."""
+"""Functions evaluated over the distinct values of a column agree with row-by-row evaluation, and fail only where a row
+fails.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ def run(expression: RowExpression, column: pa.Array) -> list[Any]:
 
 
 @given(st.lists(st.sampled_from(["a", "Bc", "7", None])))
-def test_a_dictionary_column_is_computed_as_a_plain_one(values: list[str | None]) -> None:
+def test_a_dictionary_column_has_the_results_of_a_plain_one(values: list[str | None]) -> None:
     plain = pa.array(values, pa.string())
     for expression in (
         TEXT,
@@ -46,25 +48,25 @@ def test_a_dictionary_column_is_computed_as_a_plain_one(values: list[str | None]
         assert run(expression, plain.dictionary_encode()) == run(expression, plain)
 
 
-def test_a_value_that_no_row_has_does_not_fail() -> None:
+def test_an_unused_dictionary_value_does_not_fail() -> None:
     column = pa.DictionaryArray.from_arrays(pa.array([0, 2, None], pa.int32()), ["1", "x", "3"])
     assert run(cast(TEXT, DataTypes.INT()), column) == [1, 3, None]
 
 
-def test_a_value_that_a_row_has_fails_at_that_row() -> None:
+def test_a_used_dictionary_value_fails_at_its_row() -> None:
     column = pa.DictionaryArray.from_arrays(pa.array([0, 2, 1], pa.int32()), ["1", "x", "3"])
-    with pytest.raises(ExpressionError, match="the text 'x' is not a valid INT") as told:
+    with pytest.raises(ExpressionError, match="the text 'x' is not a valid INT") as error:
         run(cast(TEXT, DataTypes.INT()), column)
-    assert told.value.row == 2
+    assert error.value.row == 2
 
 
-def test_a_dictionary_pays_where_values_repeat() -> None:
+def test_a_dictionary_is_used_where_values_repeat() -> None:
     assert repeats_enough(pa.array([f"url {number % 10_000}" for number in range(65_536)]))
     assert not repeats_enough(pa.array([f"url {number}" for number in range(65_536)]))
     assert repeats_enough(pa.array(["a", "b"] * 600))
 
 
-def test_columns_of_a_near_type_or_in_chunks_are_taken_as_declared() -> None:
+def test_columns_of_a_similar_type_or_in_chunks_are_converted_to_the_declared_type() -> None:
     large = pa.array(["a", None], pa.large_string())
     assert run(call("UPPER", TEXT), large) == ["A", None]
     assert run(call("UPPER", TEXT), large.dictionary_encode()) == ["A", None]
@@ -72,7 +74,7 @@ def test_columns_of_a_near_type_or_in_chunks_are_taken_as_declared() -> None:
 
 
 @given(st.lists(st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=5), max_size=4), st.booleans())
-def test_what_the_batch_before_had_changes_no_result(rows: list[list[tuple[int, bool]]], is_one: bool) -> None:
+def test_the_previous_batch_changes_no_result(rows: list[list[tuple[int, bool]]], is_one: bool) -> None:
     expressions = [call("UPPER", TEXT), call("IS NULL", call("UPPER", TEXT))]
     program = compile_program(expressions, [DataTypes.STRING()])
     results: dict[int, Any] = {}
@@ -81,10 +83,10 @@ def test_what_the_batch_before_had_changes_no_result(rows: list[list[tuple[int, 
         names = names[number % 4 :] + names[: number % 4]
         codes = pa.array([code for code, _ in batch], pa.int32(), mask=np.array([is_null for _, is_null in batch]))
         column = pa.DictionaryArray.from_arrays(codes, names)
-        given = program.run([column], len(column), SessionFacts(), results, emit_dictionaries=True)
-        alone = program.run([column.dictionary_decode()], len(column), SessionFacts())
-        assert [each.to_pylist() for each in given.columns] == [each.to_pylist() for each in alone.columns]
-        assert isinstance(given.columns[0], pa.DictionaryArray), "text that came as a dictionary goes as one"
+        encoded = program.run([column], len(column), SessionFacts(), results, emit_dictionaries=True)
+        plain = program.run([column.dictionary_decode()], len(column), SessionFacts())
+        assert [each.to_pylist() for each in encoded.columns] == [each.to_pylist() for each in plain.columns]
+        assert isinstance(encoded.columns[0], pa.DictionaryArray), "a dictionary column stays a dictionary column"
 
 
 def test_a_function_runs_once_for_batches_of_one_dictionary(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,14 +114,16 @@ def test_a_function_runs_once_for_batches_of_one_dictionary(monkeypatch: pytest.
     assert calls == 2
 
 
-def test_values_in_another_order_are_found_once_for_all_batches_and_functions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reordered_dictionary_values_are_searched_once_for_all_batches_and_functions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     load_kernels()
-    found, searches = pc.index_in, 0
+    original_search, searches = pc.index_in, 0
 
     def counted(*arguments: Any, **options: Any) -> Any:
         nonlocal searches
         searches += 1
-        return found(*arguments, **options)
+        return original_search(*arguments, **options)
 
     program = compile_program([call("UPPER", TEXT), call("REVERSE", TEXT)], [DataTypes.STRING()])
     results: dict[int, Any] = {}

@@ -1,4 +1,4 @@
-"""What is random is the same when an epoch is run again, and only then."""
+"""Random functions return the same values when an epoch is replayed, and only then."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ QUERY = (
 )
 
 
-def drawing(env: StreamExecutionEnvironment, out: Collect) -> None:
+def build_draws(env: StreamExecutionEnvironment, out: Collect) -> None:
     rows = [(n,) for n in range(40)]
     numbers = env.add_source(Script([*rows, EPOCH, *rows], type_info=Types.ROW_NAMED(["n"], [Types.LONG()])))
     t_env = StreamTableEnvironment.create(env)
@@ -32,17 +32,17 @@ def drawing(env: StreamExecutionEnvironment, out: Collect) -> None:
 
 
 @pytest.mark.parametrize("parallelism", [1, 3])
-def test_a_replayed_epoch_draws_what_it_drew(parallelism: int) -> None:
+def test_a_replayed_epoch_draws_the_same_values(parallelism: int) -> None:
     out, store = Collect(), f"draws-{parallelism}"
-    run(lambda env: drawing(env, out), parallelism=parallelism, store=store)
+    run(lambda env: build_draws(env, out), parallelism=parallelism, store=store)
     rows = [tuple(row) for row in out.values]
     assert len(rows) == 80
     for column in (1, 2, 6):
-        assert len({row[column] for row in rows}) == 80  # in other epochs and tasks others
+        assert len({row[column] for row in rows}) == 80  # different values in other epochs and tasks
     assert all(row[3] == row[4] != row[1] for row in rows)
     assert {row[3] for row in rows} <= {*JavaRandom(7).doubles(80).tolist()}  # the same sequence in every task
     env = StreamExecutionEnvironment().set_parallelism(parallelism)
-    drawing(env, Collect())
+    build_draws(env, Collect())
     for epoch in (1, 2):
         again = replay(env._graph(None), env._job_settings(), f"memory://{store}@{epoch}", "out")
         assert again.is_same, again
@@ -64,7 +64,7 @@ def test_batches_may_be_cut_anywhere(batches: list[int], numbers_a_row: int) -> 
 
 # --- with a seed ------------------------------------------------------------------------------------------------------
 
-# What java.util.Random gave: nextDouble(), then nextInt(bound) of a new one for each bound.
+# The results of java.util.Random: nextDouble(), then nextInt(bound) of a new one for each bound.
 JAVAS: dict[int, tuple[list[float], dict[int, list[int]]]] = {
     0: (
         [0.730967787376657, 0.24053641567148587, 0.6374174253501083],
@@ -83,7 +83,7 @@ JAVAS: dict[int, tuple[list[float], dict[int, list[int]]]] = {
 
 
 @pytest.mark.parametrize("seed", JAVAS)
-def test_a_seed_gives_the_numbers_that_java_gives(seed: int) -> None:
+def test_a_seed_yields_the_numbers_of_java(seed: int) -> None:
     doubles, integers = JAVAS[seed]
     assert JavaRandom(seed).doubles(len(doubles)).tolist() == doubles
     assert first_doubles(np.array([seed])).tolist() == doubles[:1]
@@ -93,7 +93,7 @@ def test_a_seed_gives_the_numbers_that_java_gives(seed: int) -> None:
 
 
 @given(st.lists(st.integers(0, 20_000), max_size=4), st.integers(-(2**31), 2**31 - 1), st.integers(1, 2**31 - 1))
-def test_a_sequence_goes_on_wherever_it_was_cut(cuts: list[int], seed: int, bound: int) -> None:
+def test_a_sequence_continues_across_any_cut(cuts: list[int], seed: int, bound: int) -> None:
     whole, parts = JavaRandom(seed), JavaRandom(seed)
     at_once = whole.doubles(sum(cuts))
     assert np.array_equal(at_once, np.concatenate([np.zeros(0), *(parts.doubles(cut) for cut in cuts)]))
@@ -117,7 +117,7 @@ def seeded_rows(items: list[object], **how: object) -> list[tuple[object, ...]]:
     return [tuple(row) for row in out.values]
 
 
-def test_a_seed_gives_one_sequence_however_the_input_is_cut_and_through_failures() -> None:
+def test_a_seed_yields_one_sequence_across_cuts_and_failures() -> None:
     values = [n % 5 for n in range(60)]
     rows: list[object] = [(n,) for n in values]
     plain = seeded_rows(rows)
@@ -129,7 +129,7 @@ def test_a_seed_gives_one_sequence_however_the_input_is_cut_and_through_failures
     assert seeded_rows(cut) == plain
 
 
-def test_seeds_that_are_null_or_bounds_that_are_draw_nothing() -> None:
+def test_null_seeds_and_null_bounds_draw_nothing() -> None:
     draws = {"a": "RAND(CAST(NULL AS INT))", "b": "RAND_INTEGER(1, NULLIF(n, 2))", "c": "RAND(NULLIF(n, 2))"}
     out = Collect()
 

@@ -1,4 +1,6 @@
-"""A multiple that is compared with a constant is not computed, and its cast is not; the answers are the same."""
+"""Comparing a multiple with a constant compares the column itself, without computing the product or its cast; the
+results are the same.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,7 @@ def _near(type_: IntegralType, bound: Decimal) -> list[int | None]:
 )
 @example(">", BigIntType(), Decimal("0.908"), Decimal(1_000_000), False)
 @example("<=", BigIntType(), Decimal("-0.5"), Decimal(3), True)
-def test_the_column_alone_gives_the_answer_of_its_multiple(
+def test_comparing_the_column_agrees_with_comparing_its_multiple(
     function: str, type_: IntegralType, factor: Decimal, constant: Decimal, is_mirrored: bool
 ) -> None:
     comparison = _comparison(function, Column(type_, 0), factor, constant, is_mirrored)
@@ -67,7 +69,7 @@ def test_the_column_alone_gives_the_answer_of_its_multiple(
     assert result.to_pylist() == [evaluate(comparison, [number]) for number in numbers]
 
 
-def test_a_program_compares_the_column_and_multiplies_only_what_is_asked_for() -> None:
+def test_a_program_compares_the_column_and_multiplies_only_for_outputs() -> None:
     price = Column(BigIntType(), 0)
     condition = _comparison(">", price, Decimal("0.908"), Decimal(1_000_000), False)
     assert simplify_product(condition) == call(">", price, Literal(BigIntType(False), 1_101_321))
@@ -109,13 +111,13 @@ def test_a_program_compares_the_column_and_multiplies_only_what_is_asked_for() -
         call(">", call("*", Literal(DoubleType(False), 2.0), Column(DoubleType(), 0)), Literal(DoubleType(False), 4.0)),
     ],
 )
-def test_what_might_change_the_answer_is_left_alone(comparison: RowExpression) -> None:
+def test_comparisons_whose_result_might_change_are_not_rewritten(comparison: RowExpression) -> None:
     assert simplify_product(comparison) is comparison
 
 
 @given(TYPES, st.decimals(-999, 999, places=3).filter(bool), st.integers(1, 38))
 @example(BigIntType(), Decimal("0.908"), 23)
-def test_a_product_is_made_of_the_type_that_it_is_cast_to(type_: IntegralType, factor: Decimal, digits: int) -> None:
+def test_a_product_is_computed_in_the_type_of_its_cast(type_: IntegralType, factor: Decimal, digits: int) -> None:
     cast_type = DecimalType(max(digits, 3), 3)
     cast = Call(cast_type, "CAST", (call("*", _decimal(factor), Column(type_, 0)),))
     numbers = _near(type_, Decimal(0))

@@ -1,4 +1,4 @@
-"""JSON that somebody wrote to do harm: what a text is hangs on the text alone, and nothing takes long."""
+"""Hostile JSON: whether a text is valid depends on the text alone, and no text takes long."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def low_bound() -> Iterator[None]:
     sys.setrecursionlimit(before)
 
 
-def deeper(levels: int, act: Callable[[], object]) -> object:
-    """What `act` gives when the stack is deeper by so many levels."""
-    return deeper(levels - 1, act) if levels else act()
+def run_deeper(levels: int, act: Callable[[], object]) -> object:
+    """The result of `act` on a stack that is deeper by this number of levels."""
+    return run_deeper(levels - 1, act) if levels else act()
 
 
 READERS: list[Reader] = [lambda text: parse_variant(text, False), lambda text: json_text(read_json(text))]
@@ -34,30 +34,30 @@ READERS: list[Reader] = [lambda text: parse_variant(text, False), lambda text: j
 
 @pytest.mark.parametrize("read", READERS)
 @pytest.mark.parametrize("frames", [0, 300, 600])
-def test_a_thousand_levels_are_read_wherever_the_caller_stands(read: Reader, frames: int) -> None:
+def test_a_thousand_levels_are_read_at_any_depth_of_the_callers_stack(read: Reader, frames: int) -> None:
     for text in ("[" * 1_000 + "]" * 1_000, '{"a":' * 1_000 + "1" + "}" * 1_000):
-        assert deeper(frames, lambda text=text: read(text)) == text  # type: ignore[misc]
+        assert run_deeper(frames, lambda text=text: read(text)) == text  # type: ignore[misc]
         with pytest.raises(JsonError, match="deeper than 1,000 levels"):
-            deeper(frames, lambda text=text: read(f"[{text}]"))  # type: ignore[misc]
+            run_deeper(frames, lambda text=text: read(f"[{text}]"))  # type: ignore[misc]
 
 
-def test_pythons_own_bound_is_back_when_a_deep_text_was_read() -> None:
+def test_the_recursion_limit_is_restored_after_a_deep_text() -> None:
     for read in READERS:
         read("[" * 1_000 + "]" * 1_000)
         assert sys.getrecursionlimit() == 1_000
         with pytest.raises(JsonError):
-            deeper(900, lambda read=read: read("[" * 1_000 + "]" * 999))  # type: ignore[misc]
+            run_deeper(900, lambda read=read: read("[" * 1_000 + "]" * 999))  # type: ignore[misc]
         assert sys.getrecursionlimit() == 1_000
 
 
 @pytest.mark.parametrize("text", ["$..a", "$..*", "$..[?(@.a == 1)]"])
-def test_a_path_goes_through_a_thousand_levels(text: str) -> None:
+def test_a_path_of_a_thousand_levels_is_followed(text: str) -> None:
     document = read_json('{"a":' * 1_000 + "1" + "}" * 1_000)
-    assert deeper(600, lambda: len(json_path(text).find(document)))
+    assert run_deeper(600, lambda: len(json_path(text).find(document)))
     assert sys.getrecursionlimit() == 1_000
 
 
-def test_the_bound_is_back_when_the_last_of_several_threads_has_read() -> None:
+def test_the_recursion_limit_is_restored_by_the_last_of_several_threads() -> None:
     all_inside = threading.Barrier(4)
 
     def act(first: list[bool]) -> int:
@@ -74,7 +74,7 @@ def test_the_bound_is_back_when_the_last_of_several_threads_has_read() -> None:
     assert sys.getrecursionlimit() == 1_000
 
 
-def test_a_bound_that_the_program_set_meanwhile_stays() -> None:
+def test_a_recursion_limit_set_concurrently_by_the_program_is_retained() -> None:
     def act(first: list[bool]) -> None:
         if first.pop():
             raise RecursionError
@@ -84,16 +84,16 @@ def test_a_bound_that_the_program_set_meanwhile_stays() -> None:
     assert sys.getrecursionlimit() == 3_000
 
 
-def test_brackets_side_by_side_or_in_texts_are_no_levels() -> None:
+def test_sequential_brackets_and_brackets_in_texts_are_not_nesting() -> None:
     for text in ("[" + ",".join(["[]"] * 3_000) + "]", '["' + r"[{\"\\" * 3_000 + '"]'):
         assert parse_variant(text, False) == text
 
 
-def test_a_deep_member_is_found_in_a_deep_variant() -> None:
+def test_a_deep_member_of_a_variant_is_read() -> None:
     assert member('{"a":' + "[" * 900 + "]" * 900 + "}", "a") == "[" * 900 + "]" * 900
 
 
-def test_a_hundred_thousand_levels_are_a_problem_of_the_text() -> None:
+def test_a_hundred_thousand_levels_are_an_error_of_the_text() -> None:
     for text in ("[" * 100_000, "[" * 100_000 + "]" * 100_000, '{"a":' * 100_000, '["' + '\\"' * 100_000 + "[" * 2_000):
         with pytest.raises(JsonError):
             parse_variant(text, False)
@@ -101,7 +101,7 @@ def test_a_hundred_thousand_levels_are_a_problem_of_the_text() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(20)
-def test_many_digits_and_many_keys_take_time_by_their_number() -> None:
+def test_many_digits_and_many_keys_take_linear_time() -> None:
     assert parse_variant("0." + "0" * 1_000_000 + "1", False) == "0.0"
     assert parse_variant("1." + "01" * 500_000, False) == "1.0101010101010102"
     keys = ",".join(f'"k{number}":1' for number in range(200_000))
@@ -109,5 +109,5 @@ def test_many_digits_and_many_keys_take_time_by_their_number() -> None:
         parse_variant(f'{{{keys},"k199999":2}}', False)
 
 
-def test_half_a_character_becomes_a_question_mark_in_keys_as_in_values() -> None:
+def test_half_a_surrogate_pair_becomes_a_question_mark_in_keys_and_values() -> None:
     assert parse_variant('{"\\ud800":"\\ud800"}', False) == '{"?":"?"}'

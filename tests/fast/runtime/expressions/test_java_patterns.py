@@ -1,4 +1,4 @@
-"""Java's patterns mean here what they mean to Java, and are refused where Java refuses them."""
+"""Java's patterns have Java's meaning here, and are rejected where Java rejects them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from millstream.runtime.expressions.java_patterns import PatternError, UnsupportedPattern, java_pattern
 
-MEANINGS = (  # pattern, texts it is found in, texts it is not
+MEANINGS = (  # pattern, matching texts, other texts
     (r"a.c", ["abc", "a😀c"], ["a\nc", "a\u2028c"]),
     (r"b$", ["ab", "ab\n", "ab\r\n", "ab\u2028"], ["ab\n\n", "abc"]),
     (r"b\z", ["ab"], ["ab\n"]),
@@ -40,7 +40,7 @@ MEANINGS = (  # pattern, texts it is found in, texts it is not
 
 
 @pytest.mark.parametrize(("source", "fitting", "others"), MEANINGS)
-def test_a_pattern_means_what_it_means_to_java(source: str, fitting: list[str], others: list[str]) -> None:
+def test_a_pattern_matches_as_in_java(source: str, fitting: list[str], others: list[str]) -> None:
     pattern = java_pattern(source).compiled
     assert [text for text in fitting if not pattern.search(text)] == []
     assert [text for text in others if pattern.search(text)] == []
@@ -63,7 +63,7 @@ def test_a_pattern_means_what_it_means_to_java(source: str, fitting: list[str], 
         ("\\", 1),
     ],
 )
-def test_what_java_refuses_is_refused_with_its_place(source: str, place: int) -> None:
+def test_patterns_that_java_rejects_are_rejected_with_their_position(source: str, place: int) -> None:
     with pytest.raises(PatternError) as caught:
         java_pattern(source)
     assert f"{source!r}" in str(caught.value)
@@ -71,20 +71,22 @@ def test_what_java_refuses_is_refused_with_its_place(source: str, place: int) ->
 
 
 @pytest.mark.parametrize("source", [r"\X", r"\Ga", r"(?<=a{1,2})b"])
-def test_what_no_engine_here_can_do_is_no_pattern_that_fits_nothing(source: str) -> None:
+def test_a_pattern_unsupported_by_every_engine_raises_instead_of_matching_nothing(source: str) -> None:
     with pytest.raises(UnsupportedPattern):
         java_pattern(source)
 
 
-def test_re2_gets_only_what_it_says_in_the_same_way() -> None:
+def test_re2_runs_only_patterns_with_the_same_meaning() -> None:
     assert java_pattern(r"(a)(b)?").for_re2(1) == "(?P<found>a)(?:b)?"
-    assert java_pattern(r"(a)(b)?").for_re2(2) is None  # a group without a part in the match is NULL, not empty
+    assert (
+        java_pattern(r"(a)(b)?").for_re2(2) is None
+    )  # a group that did not participate in the match is NULL, not empty
     assert java_pattern(r"a(?=b)").for_re2() is None
     assert java_pattern(r"a$").needs_plain_lines
     assert java_pattern(r"\ba").needs_ascii
 
 
-def test_a_pattern_that_is_too_much_for_re2_is_run_by_python() -> None:
+def test_a_pattern_too_large_for_re2_runs_in_python() -> None:
     from oracles.text_calls import STRING, bound, computed
 
     source = r"(?:\p{L}{500}){3}|ab"

@@ -1,4 +1,4 @@
-"""Kernels of times give, over columns, what their references give for each value."""
+"""Kernels of time functions agree, over columns, with their references for each value."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ UNITS = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND")
 _clocks = st.datetimes(dt.datetime(102, 1, 1), dt.datetime(9000, 1, 1)) | st.datetimes(
     dt.datetime(1960, 1, 1), dt.datetime(2040, 1, 1)
 )
-# Last days of months, which other months have not, are drawn on purpose.
+# Last days of months, which do not exist in all months, are drawn on purpose.
 _month_ends = st.builds(
     lambda year, month, second: dt.datetime(year, month, 1) - dt.timedelta(seconds=second),
     st.integers(1896, 2104),
@@ -66,7 +66,7 @@ values_of: dict[DataType, st.SearchStrategy[Any]] = {
 }
 
 
-def agree(
+def check_kernel(
     function: str,
     types: tuple[DataType, ...],
     result: DataType,
@@ -74,16 +74,16 @@ def agree(
     zone: str = "UTC",
     unit: str | None = None,
 ) -> None:
-    """The kernel over columns, and over the first value as a scalar, gives what the reference gives row by row."""
+    """The kernel over columns, and over the first value as a scalar, agrees with the reference row by row."""
     arguments = tuple(Column(type_, place) for place, type_ in enumerate(types))
     call = Call(result, function.removeprefix("TEMPORAL "), arguments, (("unit", unit),) if unit else ())
     session = SessionFacts(zone=zone, now_us=1_790_000_000_123_456)
     rows = len(columns[0])
     expected = [REFERENCES[function](CallContext(call, 1, session), *row) for row in zip(*columns, strict=True)]
     arrays = [pa.array(column, type_.arrow) for column, type_ in zip(columns, types, strict=True)]
-    found = KERNELS[function](CallContext(call, rows, session), *arrays)
-    assert found.type == result.arrow
-    assert found.to_pylist() == expected
+    actual = KERNELS[function](CallContext(call, rows, session), *arrays)
+    assert actual.type == result.arrow
+    assert actual.to_pylist() == expected
     scalars = [array[0] for array in arrays]
     single = KERNELS[function](CallContext(call, 1, session), *scalars)
     assert (single.to_pylist() if isinstance(single, pa.Array) else [single.as_py()]) == expected[:1]
@@ -99,16 +99,16 @@ def test_parts_of_times(data: st.DataObject, type_: DataType, zone: str) -> None
     values = data.draw(column(type_))
     day_units = ("DOY", "DOW", "ISODOW", "ISOYEAR", "DECADE", "CENTURY", "MILLENNIUM", "EPOCH", "MILLISECOND")
     for unit in (*UNITS, *day_units):
-        agree("EXTRACT", (type_,), BigIntType(), [values], zone, unit)
+        check_kernel("EXTRACT", (type_,), BigIntType(), [values], zone, unit)
 
 
 @given(column(TIME), column(SPAN), column(MONTHS))
 def test_parts_of_times_of_day_and_of_intervals(times: list[Any], spans: list[Any], months: list[Any]) -> None:
     for unit in ("HOUR", "MINUTE", "SECOND", "MILLISECOND"):
-        agree("EXTRACT", (TIME,), BigIntType(), [times], unit=unit)
-        agree("EXTRACT", (SPAN,), BigIntType(), [spans], unit=unit)
+        check_kernel("EXTRACT", (TIME,), BigIntType(), [times], unit=unit)
+        check_kernel("EXTRACT", (SPAN,), BigIntType(), [spans], unit=unit)
     for unit in ("YEAR", "MONTH"):
-        agree("EXTRACT", (MONTHS,), BigIntType(), [months], unit=unit)
+        check_kernel("EXTRACT", (MONTHS,), BigIntType(), [months], unit=unit)
 
 
 @pytest.mark.slow
@@ -118,25 +118,25 @@ def test_rounding_to_a_unit(data: st.DataObject, type_: DataType, zone: str) -> 
     values = data.draw(column(type_))
     for unit in ("CENTURY", "DECADE", *UNITS, "MILLISECOND"):
         for function in ("TEMPORAL FLOOR", "TEMPORAL CEIL"):
-            agree(function, (type_,), type_, [values], zone, unit)
+            check_kernel(function, (type_,), type_, [values], zone, unit)
 
 
 @given(st.data(), st.sampled_from((STAMP, MOMENT, DATE, TIME)), st.sampled_from((MONTHS, SPAN)))
 def test_times_moved_by_intervals(data: st.DataObject, type_: DataType, interval: DataType) -> None:
     values, amounts = data.draw(column(type_)), data.draw(column(interval))
-    agree("TEMPORAL +", (type_, interval), type_, [values, amounts])
-    agree("TEMPORAL -", (type_, interval), type_, [values, amounts])
-    agree("TEMPORAL +", (interval, type_), type_, [amounts, values])
+    check_kernel("TEMPORAL +", (type_, interval), type_, [values, amounts])
+    check_kernel("TEMPORAL -", (type_, interval), type_, [values, amounts])
+    check_kernel("TEMPORAL +", (interval, type_), type_, [amounts, values])
 
 
 @given(st.data(), st.sampled_from((MONTHS, SPAN)))
-def test_intervals_added_multiplied_and_turned(data: st.DataObject, type_: DataType) -> None:
+def test_intervals_added_multiplied_and_negated(data: st.DataObject, type_: DataType) -> None:
     first, second = data.draw(column(type_)), data.draw(column(type_))
     counts = data.draw(st.lists(st.none() | st.integers(-99, 99), min_size=6, max_size=6))
-    agree("TEMPORAL +", (type_, type_), type_, [first, second])
-    agree("TEMPORAL -", (type_, type_), type_, [first, second])
-    agree("TEMPORAL *", (type_, BigIntType()), type_, [first, counts])
-    agree("TEMPORAL NEGATE", (type_,), type_, [first])
+    check_kernel("TEMPORAL +", (type_, type_), type_, [first, second])
+    check_kernel("TEMPORAL -", (type_, type_), type_, [first, second])
+    check_kernel("TEMPORAL *", (type_, BigIntType()), type_, [first, counts])
+    check_kernel("TEMPORAL NEGATE", (type_,), type_, [first])
 
 
 @given(st.data(), st.sampled_from((STAMP, MOMENT, DATE)), st.sampled_from(UNITS))
@@ -145,16 +145,16 @@ def test_units_added_and_counted(data: st.DataObject, type_: DataType, unit: str
     first, second = data.draw(near), data.draw(near)
     counts = data.draw(st.lists(st.none() | st.integers(-99, 99), min_size=4, max_size=4))
     is_clock_unit = type_ is DATE and unit in ("HOUR", "MINUTE", "SECOND")
-    agree(
+    check_kernel(
         "TIMESTAMPADD", (BigIntType(), type_), TimestampType(6) if is_clock_unit else type_, [counts, first], unit=unit
     )
     if unit not in ("SECOND", "MINUTE"):  # their counts are beyond INT for years that far apart
-        agree("TIMESTAMPDIFF", (type_, type_), IntType(), [first, second], unit=unit)
+        check_kernel("TIMESTAMPDIFF", (type_, type_), IntType(), [first, second], unit=unit)
 
 
 @given(*(column(type_, 4) for type_ in (STAMP, SPAN, STAMP, STAMP)))
-def test_stretches_that_overlap(begin: list[Any], span: list[Any], other: list[Any], end: list[Any]) -> None:
-    agree("OVERLAPS", (STAMP, SPAN, STAMP, STAMP), BooleanType(), [begin, span, other, end])
+def test_overlapping_periods(begin: list[Any], span: list[Any], other: list[Any], end: list[Any]) -> None:
+    check_kernel("OVERLAPS", (STAMP, SPAN, STAMP, STAMP), BooleanType(), [begin, span, other, end])
 
 
 PATTERNS = (
@@ -165,18 +165,18 @@ PATTERNS = (
 
 @pytest.mark.slow
 @given(st.data(), st.sampled_from((STAMP, MOMENT)), st.sampled_from(PATTERNS), st.sampled_from(ZONES))
-def test_times_written_by_a_pattern(data: st.DataObject, type_: DataType, pattern: str, zone: str) -> None:
+def test_times_formatted_by_a_pattern(data: st.DataObject, type_: DataType, pattern: str, zone: str) -> None:
     values = data.draw(st.lists(st.none() | values_of[type_], min_size=1, max_size=30))
-    agree("DATE_FORMAT", (type_, STRING), STRING, [values, [pattern] * len(values)], zone)
+    check_kernel("DATE_FORMAT", (type_, STRING), STRING, [values, [pattern] * len(values)], zone)
 
 
 @pytest.mark.slow
 @settings(max_examples=15)
 @given(st.lists(st.integers(-(10**11), 10**11) | st.none(), min_size=1, max_size=20), st.sampled_from(ZONES[:4]))
-def test_seconds_written_and_read_again(values: list[int | None], zone: str) -> None:
-    agree("FROM_UNIXTIME", (BigIntType(),), STRING, [values], zone)
+def test_unix_seconds_formatted_and_parsed_again(values: list[int | None], zone: str) -> None:
+    check_kernel("FROM_UNIXTIME", (BigIntType(),), STRING, [values], zone)
     patterns = ["yyyy/MM/dd HH:mm", "EEE d. MMM yyyy", "D 'of' y", "yyyy-MM-dd"]
-    agree("FROM_UNIXTIME", (BigIntType(), STRING), STRING, [values, (patterns * 5)[: len(values)]], zone)
+    check_kernel("FROM_UNIXTIME", (BigIntType(), STRING), STRING, [values, (patterns * 5)[: len(values)]], zone)
 
 
 _texts = st.one_of(
@@ -190,23 +190,23 @@ _texts = st.one_of(
 @pytest.mark.slow
 @settings(max_examples=15)
 @given(st.lists(st.none() | _texts, min_size=1, max_size=12), st.sampled_from(ZONES[:4]))
-def test_text_read_as_times(texts: list[str | None], zone: str) -> None:
+def test_text_parsed_as_times(texts: list[str | None], zone: str) -> None:
     rows = len(texts)
-    agree("TO_DATE", (STRING,), DATE, [texts])
-    agree("TO_TIMESTAMP", (STRING,), STAMP, [texts])
-    agree("UNIX_TIMESTAMP", (STRING,), BigIntType(), [texts], zone)
+    check_kernel("TO_DATE", (STRING,), DATE, [texts])
+    check_kernel("TO_TIMESTAMP", (STRING,), STAMP, [texts])
+    check_kernel("UNIX_TIMESTAMP", (STRING,), BigIntType(), [texts], zone)
     for pattern in ("yyyy-MM-dd HH:mm:ss", "yyyy-MM-dd[ HH:mm:ss]", "yyyy-MM-dd HH:mm:ss.SSS"):
-        agree("TO_TIMESTAMP", (STRING, STRING), STAMP, [texts, [pattern] * rows])
+        check_kernel("TO_TIMESTAMP", (STRING, STRING), STAMP, [texts, [pattern] * rows])
         if "[" not in pattern:
-            agree("TO_DATE", (STRING, STRING), DATE, [texts, [pattern] * rows])
+            check_kernel("TO_DATE", (STRING, STRING), DATE, [texts, [pattern] * rows])
     zones = (list(ZONES) * 2)[:rows]
-    agree("CONVERT_TZ", (STRING, STRING, STRING), STRING, [texts, zones, zones[::-1]])
+    check_kernel("CONVERT_TZ", (STRING, STRING, STRING), STRING, [texts, zones, zones[::-1]])
 
 
 @given(st.lists(st.none() | st.integers(-(10**13), 10**13), min_size=1, max_size=10), st.integers(0, 6))
-def test_numbers_read_as_moments(values: list[int | None], digits: int) -> None:
+def test_numbers_converted_to_timestamps(values: list[int | None], digits: int) -> None:
     type_ = LocalZonedTimestampType(max(3, digits))
-    agree("TO_TIMESTAMP_LTZ", (BigIntType(), IntType()), type_, [values, [digits] * len(values)])
+    check_kernel("TO_TIMESTAMP_LTZ", (BigIntType(), IntType()), type_, [values, [digits] * len(values)])
 
 
 @pytest.mark.parametrize("zone", ZONES)
@@ -214,13 +214,13 @@ def test_numbers_read_as_moments(values: list[int | None], digits: int) -> None:
     ("function", "type_"),
     [("CURRENT_DATE", DATE), ("CURRENT_TIME", TimeType(0)), ("CURRENT_TIMESTAMP", MOMENT), ("LOCALTIMESTAMP", STAMP)],
 )
-def test_now_is_the_epochs_moment_in_the_sessions_zone(zone: str, function: str, type_: DataType) -> None:
+def test_now_is_the_epochs_time_in_the_session_time_zone(zone: str, function: str, type_: DataType) -> None:
     session = SessionFacts(zone=zone, now_us=1_790_000_000_123_456)
     context = CallContext(Call(type_, function), 2, session)
     assert KERNELS[function](context).to_pylist() == [REFERENCES[function](context)] * 2
 
 
-def test_identifiers_are_of_version_4_and_never_the_same() -> None:
+def test_uuids_have_version_4_and_are_unique() -> None:
     context = CallContext(Call(CharType(36), "UUID"), 500, SessionFacts())
     made = [text for _ in range(3) for text in KERNELS["UUID"](context).to_pylist()]
     assert len(set(made)) == 1500
@@ -234,8 +234,8 @@ _shapes = ("%Y-%m-%d %H:%M:%S", "%Y-%m-%d", "%Y%m%d%H%M%S", "%Y-%m-%d %H:%M:%S.%
 @pytest.mark.slow
 @settings(max_examples=25)
 @given(st.data(), st.sampled_from(_shapes), st.sampled_from(ZONES[:4]))
-def test_many_plain_texts_are_read_as_one_by_one(data: st.DataObject, shape: str, zone: str) -> None:
-    """So many rows take the road without a Python call per text; some texts in between are no dates."""
+def test_bulk_parsing_agrees_with_parsing_one_by_one(data: st.DataObject, shape: str, zone: str) -> None:
+    """This number of rows takes the path without a Python call per text; some texts in between are not dates."""
     plain = _plain_clocks.map(lambda value: value.strftime(shape))
     odd = st.none() | st.sampled_from(
         ["", "x", "2020-02-30", "2020-02-30 00:00:00", "2020-00-01", "20200229", "２０２０"]
@@ -251,15 +251,15 @@ def test_many_plain_texts_are_read_as_one_by_one(data: st.DataObject, shape: str
         for arguments in ((array,), (array, scalar)):
             types = tuple(Column(STRING, place) for place in range(len(arguments)))
             call = Call(result, function, types)
-            found = KERNELS[function](CallContext(call, len(texts), session), *arguments).to_pylist()
+            actual = KERNELS[function](CallContext(call, len(texts), session), *arguments).to_pylist()
             one = CallContext(call, 1, session)
             by = () if len(arguments) == 1 else (java,)
-            assert found == [REFERENCES[function](one, text, *by) for text in texts]
+            assert actual == [REFERENCES[function](one, text, *by) for text in texts]
 
 
 @pytest.mark.parametrize("function", ["TO_TIMESTAMP", "TO_DATE", "UNIX_TIMESTAMP"])
 @pytest.mark.parametrize("rows", [2, 40])
-def test_a_wrong_pattern_is_a_problem_of_the_first_row_with_a_text(function: str, rows: int) -> None:
+def test_an_invalid_pattern_fails_at_the_first_row_with_a_text(function: str, rows: int) -> None:
     types = {"TO_TIMESTAMP": STAMP, "TO_DATE": DATE, "UNIX_TIMESTAMP": BigIntType()}
     call = Call(types[function], function, (Column(STRING, 0), Column(STRING, 1)))
     context, pattern, nulls = CallContext(call, rows, SessionFacts()), pa.scalar("'open"), [None] * (rows - 1)
@@ -269,7 +269,7 @@ def test_a_wrong_pattern_is_a_problem_of_the_first_row_with_a_text(function: str
     assert problem.value.row == rows - 1
 
 
-def test_times_beyond_what_is_stored_are_refused_at_their_row() -> None:
+def test_times_out_of_range_are_rejected_at_their_row() -> None:
     type_ = TimestampType(9)
     call = Call(type_, "+", (Column(type_, 0), Column(SPAN, 1)))
     values = pa.array([0, 2**63 - 1], pa.int64()).cast(pa.timestamp("ns"))
@@ -289,12 +289,12 @@ def test_times_beyond_what_is_stored_are_refused_at_their_row() -> None:
         ("1969-12-31", -10, "1969-02-28"),
     ],
 )
-def test_months_end_with_the_last_day_they_have(day: str, months: int, expected: str) -> None:
+def test_adding_months_clips_to_the_last_day_of_the_month(day: str, months: int, expected: str) -> None:
     call = Call(DATE, "+", (Column(DATE, 0), Column(MONTHS, 1)))
     values = pa.array([dt.date.fromisoformat(day)] * 2)
     for amount in (pa.scalar(months, pa.int32()), pa.array([months, months], pa.int32())):
-        found = KERNELS["TEMPORAL +"](CallContext(call, 2, SessionFacts()), values, amount)
-        assert found.to_pylist() == [dt.date.fromisoformat(expected)] * 2
+        actual = KERNELS["TEMPORAL +"](CallContext(call, 2, SessionFacts()), values, amount)
+        assert actual.to_pylist() == [dt.date.fromisoformat(expected)] * 2
 
 
 @pytest.mark.parametrize(
@@ -313,7 +313,7 @@ def test_months_end_with_the_last_day_they_have(day: str, months: int, expected:
         (TimestampType(0), [253_402_300_799, 253_402_300_800], ["9999-12-31 23:59:59", "+10000-01-01 00:00:00"]),
     ],
 )
-def test_times_of_any_year_are_written(type_: DataType, ticks: list[int | None], texts: list[str | None]) -> None:
+def test_times_of_any_year_are_formatted(type_: DataType, ticks: list[int | None], texts: list[str | None]) -> None:
     values = pa.array(ticks, pa.int32() if type_ is DATE else pa.int64()).view(type_.arrow)
     for function in ("CAST", "TRY_CAST"):
         call = Call(VarCharType(0x7FFFFFFF), function, (Column(type_, 0),))

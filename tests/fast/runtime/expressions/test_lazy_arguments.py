@@ -1,4 +1,4 @@
-"""AND, OR, CASE, IF and COALESCE look only at the arguments that decide: what would fail elsewhere does no harm."""
+"""AND, OR, CASE, IF and COALESCE evaluate only the arguments that decide: errors in others are not raised."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ INVERSE = call("/", Literal(IntType(False), 100), X)
 NULL = Literal(NullType(), None)
 
 
-def computed(expression: RowExpression, values: list[int | None], condition: RowExpression | None = None) -> list[Any]:
+def compute(expression: RowExpression, values: list[int | None], condition: RowExpression | None = None) -> list[Any]:
     program = pickle.loads(pickle.dumps(compile_program([expression], [IntType()], condition)))
     columns: list[pa.Array] = program.run([pa.array(values, pa.int32())], len(values), SessionFacts()).columns
     return columns[0].to_pylist()
 
 
 def test_case_divides_only_where_the_divisor_is_not_zero() -> None:
-    assert computed(call("CASE", call("<>", X, ZERO), INVERSE, NULL), [5, 0, None, -4]) == [20, None, None, -25]
+    assert compute(call("CASE", call("<>", X, ZERO), INVERSE, NULL), [5, 0, None, -4]) == [20, None, None, -25]
 
 
-def test_a_later_condition_is_asked_only_of_rows_that_reach_it() -> None:
+def test_a_later_condition_is_evaluated_only_for_rows_that_reach_it() -> None:
     is_large = call(">", INVERSE, ONE)
     chosen = call("CASE", call("=", X, ZERO), ZERO, is_large, ONE, Literal(IntType(False), 2))
-    assert computed(chosen, [0, 10, 100, None]) == [0, 1, 2, 2]
+    assert compute(chosen, [0, 10, 100, None]) == [0, 1, 2, 2]
 
 
-def test_and_and_or_stop_where_they_are_decided() -> None:
-    assert computed(call("AND", call("<>", X, ZERO), call(">", INVERSE, ONE)), [0, 10, 1000, None]) == [
+def test_and_and_or_short_circuit() -> None:
+    assert compute(call("AND", call("<>", X, ZERO), call(">", INVERSE, ONE)), [0, 10, 1000, None]) == [
         False,
         True,
         False,
         None,
     ]
-    assert computed(call("OR", call("=", X, ZERO), call(">", INVERSE, ONE)), [0, 10, 1000, None]) == [
+    assert compute(call("OR", call("=", X, ZERO), call(">", INVERSE, ONE)), [0, 10, 1000, None]) == [
         True,
         True,
         False,
@@ -54,32 +54,32 @@ def test_and_and_or_stop_where_they_are_decided() -> None:
     ]
 
 
-def test_coalesce_and_if_compute_only_the_value_they_give() -> None:
-    assert computed(call("COALESCE", call("NULLIF", X, ZERO), call("/", ONE, call("+", X, ONE))), [0, 7, None]) == [
+def test_coalesce_and_if_evaluate_only_the_returned_argument() -> None:
+    assert compute(call("COALESCE", call("NULLIF", X, ZERO), call("/", ONE, call("+", X, ONE))), [0, 7, None]) == [
         1,
         7,
         None,
     ]
-    assert computed(call("IF", call("=", X, ZERO), ZERO, INVERSE), [0, 50]) == [0, 2]
+    assert compute(call("IF", call("=", X, ZERO), ZERO, INVERSE), [0, 50]) == [0, 2]
 
 
 def test_outputs_are_computed_only_for_rows_that_pass_the_condition() -> None:
-    assert computed(INVERSE, [0, 50, 0, None], call("<>", X, ZERO)) == [2]
+    assert compute(INVERSE, [0, 50, 0, None], call("<>", X, ZERO)) == [2]
 
 
-def test_an_argument_that_all_rows_reach_fails_and_says_where() -> None:
+def test_an_argument_that_all_rows_reach_fails_with_its_row() -> None:
     with pytest.raises(
         ExpressionError, match=r"100 / \$0: division by zero for \(100, 0\), in row 3 of the batch"
-    ) as told:
-        computed(INVERSE, [50, 50, 20, 0], call(">", call("+", X, ONE), ZERO))
-    assert told.value.row == 3 and told.value.values == (100, 0)
-    assert str(pickle.loads(pickle.dumps(told.value))) == str(told.value)
+    ) as error:
+        compute(INVERSE, [50, 50, 20, 0], call(">", call("+", X, ONE), ZERO))
+    assert error.value.row == 3 and error.value.values == (100, 0)
+    assert str(pickle.loads(pickle.dumps(error.value))) == str(error.value)
 
 
 def test_an_error_inside_a_branch_names_the_row_of_the_batch() -> None:
-    with pytest.raises(ExpressionError) as told:
-        computed(call("CASE", call("<", X, ONE), INVERSE, ZERO), [5, 6, -1, 0])
-    assert told.value.row == 3
+    with pytest.raises(ExpressionError) as error:
+        compute(call("CASE", call("<", X, ONE), INVERSE, ZERO), [5, 6, -1, 0])
+    assert error.value.row == 3
 
 
 def test_a_function_of_the_program_is_called_only_for_rows_that_reach_it() -> None:
@@ -96,7 +96,7 @@ def test_a_function_of_the_program_is_called_only_for_rows_that_reach_it() -> No
     assert seen == [2, 3, None]
 
 
-def test_a_part_that_stands_twice_is_computed_once() -> None:
+def test_a_repeated_subexpression_is_computed_once() -> None:
     seen: list[int] = []
 
     def double(value: int) -> int:
@@ -111,7 +111,7 @@ def test_a_part_that_stands_twice_is_computed_once() -> None:
     assert [function.name for function in program.user_functions()] == ["double"]
 
 
-def test_what_is_not_deterministic_is_computed_each_time() -> None:
+def test_nondeterministic_subexpressions_are_computed_each_time() -> None:
     numbers = iter(range(100))
     user = UserCall(
         BigIntType(), UserFunction("next", lambda: next(numbers), (BigIntType(),), is_deterministic=False), ()
@@ -121,7 +121,7 @@ def test_what_is_not_deterministic_is_computed_each_time() -> None:
     assert [column.to_pylist() for column in result.columns] == [[0, 1], [2, 3]]
 
 
-def test_no_rows_fail_nowhere() -> None:
-    assert computed(call("/", ONE, ZERO), []) == []
+def test_an_empty_batch_never_fails() -> None:
+    assert compute(call("/", ONE, ZERO), []) == []
     with pytest.raises(ExpressionError):
-        computed(call("/", ONE, ZERO), [1])
+        compute(call("/", ONE, ZERO), [1])

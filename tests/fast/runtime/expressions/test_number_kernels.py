@@ -1,4 +1,4 @@
-"""Traps of arithmetic, comparisons and casts, each with the answer Flink 2.3 gives: over columns, not constants."""
+"""Edge cases of arithmetic, comparisons and casts, each with the result of Flink 2.3: over columns, not constants."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from millstream.runtime.expressions.reference import evaluate
 INT_MIN, LONG_MAX = -(2**31), 2**63 - 1
 
 
-def over(name: str, *sides: tuple[DataType, Any]) -> Any:
+def call_over_columns(name: str, *sides: tuple[DataType, Any]) -> Any:
     """A function of one row whose values come as columns."""
     columns = [pa.array([value], type_.arrow) for type_, value in sides]
     return run(call(name, *(Column(type_, i) for i, (type_, _) in enumerate(sides))), [t for t, _ in sides], columns)
@@ -56,15 +56,17 @@ def run(expression: RowExpression, types: list[DataType], columns: list[pa.Array
     ],
 )  # fmt: skip
 def test_operators(name: str, left: tuple[DataType, Any], right: tuple[DataType, Any], result: Any) -> None:
-    found = over(name, left, right)
-    assert found == result or (isinstance(found, float) and math.isnan(found) and math.isnan(result))
+    actual = call_over_columns(name, left, right)
+    assert actual == result or (isinstance(actual, float) and math.isnan(actual) and math.isnan(result))
 
 
 @pytest.mark.parametrize("type_", [T.INT(), T.DECIMAL(5, 2)], ids=str)
 @pytest.mark.parametrize("name", ["/", "%"])
 def test_whole_numbers_and_decimals_are_not_divided_by_zero(name: str, type_: DataType) -> None:
     with pytest.raises(ExpressionError, match="division by zero"):
-        over(name, (type_, 1 if type_ == T.INT() else Decimal(1)), (type_, 0 if type_ == T.INT() else Decimal(0)))
+        call_over_columns(
+            name, (type_, 1 if type_ == T.INT() else Decimal(1)), (type_, 0 if type_ == T.INT() else Decimal(0))
+        )
 
 
 @pytest.mark.parametrize(
@@ -132,7 +134,7 @@ def test_casts(from_: DataType, value: Any, to: DataType, result: Any) -> None:
     ("text", "to"),
     [("1e2", T.INT()), ("99999999999", T.INT()), ("inf", T.DOUBLE()), (" true", T.BOOLEAN()), ("2020-02-30", T.DATE())],
 )
-def test_text_that_is_no_value_raises_or_is_null(text: str, to: DataType) -> None:
+def test_invalid_text_raises_or_is_null(text: str, to: DataType) -> None:
     column, types = [pa.array([text])], [T.STRING()]
     with pytest.raises(ExpressionError, match=r"the (text|number)"):
         run(cast(Column(T.STRING(), 0), to), types, column)

@@ -1,4 +1,4 @@
-"""What a compiled program computes is what the slow way computes, row by row."""
+"""A compiled program agrees with the reference interpreter, row by row."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ from inputs.random_expressions import both_agree_for
 @pytest.mark.slow
 @settings(max_examples=60)
 @given(st.integers(0, 2**62))
-def test_random_expressions_are_computed_as_the_slow_way_does(seed: int) -> None:
+def test_random_expressions_agree_with_the_reference(seed: int) -> None:
     both_agree_for(seed)

@@ -1,4 +1,4 @@
-"""What Flink's documentation says of functions on text, and what Flink 2.3 said when it was asked about the edges."""
+"""Text functions: the examples of Flink's documentation, and the results of Flink 2.3 for edge cases."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ ANSWERS: tuple[tuple[str, tuple[Any, ...], Any], ...] = (
     ("REGEXP_EXTRACT_ALL", ("100-200, 300-400", r"(\d+)-(\d+)"), ["100", "300"]),
     ("REGEXP_REPLACE", ("foobar", "oo|ar", "$0"), "f$0b$0"),
     ("REGEXP_INSTR", ("a😀b", "b"), 4),
-    ("REGEXP", ("abc", r"\X"), PROBLEM),  # Java can, we cannot: no answer is better than a wrong one
+    ("REGEXP", ("abc", r"\X"), PROBLEM),  # Java supports it, we do not: no result is better than a wrong one
     ("MD5", ("",), "d41d8cd98f00b204e9800998ecf8427e"),
     ("SHA2", ("abc", 224), "23097d223405d8228642a477bda255b32aadbce4bda0b3f7e36c9da7"),
     ("JSON_VALUE", ('{"a": 1.50}', "$.a"), "1.50"),
@@ -121,7 +121,7 @@ ANSWERS: tuple[tuple[str, tuple[Any, ...], Any], ...] = (
 
 
 @pytest.mark.parametrize(("name", "values", "wanted"), ANSWERS, ids=[f"{a[0]}{a[1]}" for a in ANSWERS])
-def test_a_function_answers_as_flink_does(name: str, values: tuple[Any, ...], wanted: Any) -> None:
+def test_a_function_returns_the_result_of_flink(name: str, values: tuple[Any, ...], wanted: Any) -> None:
     assert answer(name, *values) == wanted
 
 
@@ -145,18 +145,18 @@ OPTIONS: tuple[tuple[str, tuple[Any, ...], dict[str, Any], Any], ...] = (
 
 
 @pytest.mark.parametrize(("name", "values", "options", "wanted"), OPTIONS)
-def test_words_in_a_call_change_its_answer(
+def test_keywords_in_a_call_change_its_result(
     name: str, values: tuple[Any, ...], options: dict[str, Any], wanted: Any
 ) -> None:
     assert answer(name, *values, **options) == wanted
 
 
 @pytest.mark.parametrize("maker", ["JSON_ARRAY", "JSON_OBJECT", "JSON"])
-def test_json_made_by_json_goes_into_json_as_it_is_even_when_it_was_computed_before(maker: str) -> None:
+def test_json_from_a_json_function_is_embedded_unquoted_even_when_precomputed(maker: str) -> None:
     outer = bound("JSON_OBJECT", [STRING, STRING], {}, ["k"])
     assert computed(outer, [("k", "[1]")]) == ['{"k":"[1]"}']
     inner = bound(maker, [STRING] if maker == "JSON" else [], {})
     for argument in (inner, pickle.loads(pickle.dumps(Literal(inner.type, "[1]")))):
         nested = Call(outer.type, outer.function, (outer.arguments[0], argument))
         assert computed(nested, [("k", "[1]")]) == ['{"k":[1]}']
-    assert inner.type.nullable() == STRING  # the mark makes no other type of it
+    assert inner.type.nullable() == STRING  # the marker does not change its type

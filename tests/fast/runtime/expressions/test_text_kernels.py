@@ -1,4 +1,4 @@
-"""Kernels of text, JSON and collections do what their references say, row for row."""
+"""Kernels of text, JSON and collection functions agree with their references, row by row."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_kernel_agrees_with_its_reference(name: str, data: st.DataObject) -> N
 
 @settings(max_examples=20)
 @given(st.sampled_from(PATTERNS).flatmap(pattern_comparisons))
-def test_patterns_over_columns_find_what_they_find_in_each_text(comparison: Comparison) -> None:
+def test_patterns_over_columns_agree_with_matching_each_text(comparison: Comparison) -> None:
     comparison.check()
 
 
@@ -55,7 +55,7 @@ NO_PATTERNS = {
         ("STR_TO_MAP", ("=",)),
     ],
 )
-def test_a_pattern_that_cannot_be_run_is_a_problem_of_the_first_row_that_needs_it(
+def test_an_unsupported_pattern_fails_at_the_first_row_that_needs_it(
     name: str, further: tuple[Any, ...], pattern: str
 ) -> None:
     for is_constant in (False, True):
@@ -63,6 +63,6 @@ def test_a_pattern_that_cannot_be_run_is_a_problem_of_the_first_row_that_needs_i
             Comparison(name, [(text, pattern, *further) for text in texts], is_constant).check()
 
 
-def test_rows_of_null_alone_stay_rows() -> None:
+def test_rows_with_only_nulls_are_not_null() -> None:
     call = bound("CONCAT_WS", [STRING, STRING], {})
     assert computed(call, [(",", None), (",", "a"), (None, None)]) == ["", "a", None]

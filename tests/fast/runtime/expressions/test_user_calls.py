@@ -1,4 +1,4 @@
-"""The program's own functions over columns: per row, pandas, Arrow, asynchronous; and what they are told when wrong."""
+"""User-defined functions over columns: per row, pandas, Arrow, asynchronous; and how their errors are reported."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_pandas_function_gets_series_and_constants() -> None:
     assert results(add, DataTypes.BIGINT(), CallMode.PANDAS, ROWS, None, more) == [11, 12, None]
 
 
-def test_a_pandas_function_gets_large_numbers_beside_nulls_exactly() -> None:
+def test_a_pandas_function_gets_large_numbers_exactly_despite_nulls() -> None:
     column = pa.array([2**53 + 1, None, -(2**62) - 1], pa.int64())
     assert results(lambda series: series, DataTypes.BIGINT(), CallMode.PANDAS, column) == column.to_pylist()
 
@@ -110,7 +110,7 @@ def test_a_pandas_function_gets_large_numbers_beside_nulls_exactly() -> None:
         ([1.5, 2.5], DataTypes.DOUBLE(), ("float64", "float64")),
     ],
 )
-def test_a_null_in_the_batch_changes_no_value_of_a_series(
+def test_a_null_in_the_batch_changes_no_other_value_of_a_series(
     values: list[Any], type_: DataType, dtypes: tuple[str, str]
 ) -> None:
     seen: list[str] = []
@@ -119,18 +119,18 @@ def test_a_null_in_the_batch_changes_no_value_of_a_series(
         seen.append(str(series.dtype))
         return (~series if dtypes[0] == "bool" else series // 2 + 7).astype(str)
 
-    without, beside = (
+    without_null, with_null = (
         results(shown, DataTypes.STRING(), CallMode.PANDAS, pa.array(column, type_.arrow), type_)
         for column in (values, [*values, None])
     )
-    assert beside[:2] == without and tuple(seen) == dtypes
+    assert with_null[:2] == without_null and tuple(seen) == dtypes
 
 
-def test_an_arrow_function_gets_and_gives_arrays() -> None:
+def test_an_arrow_function_gets_and_returns_arrays() -> None:
     assert results(lambda array: pc.multiply(array, 2), DataTypes.BIGINT(), CallMode.ARROW) == [2, 4, None]
 
 
-def test_an_asynchronous_function_runs_many_rows_at_once_and_keeps_their_order() -> None:
+def test_an_asynchronous_function_runs_many_rows_concurrently_in_order() -> None:
     running = most = 0
 
     async def ask(value: int) -> int:
@@ -147,7 +147,7 @@ def test_an_asynchronous_function_runs_many_rows_at_once_and_keeps_their_order()
     assert doubled == [2 * value for value in range(20)] and most == 4
 
 
-def test_an_asynchronous_function_keeps_its_event_loop_from_batch_to_batch() -> None:
+def test_an_asynchronous_function_reuses_its_event_loop_across_batches() -> None:
     loops: set[int] = set()
 
     async def watch(value: int) -> int:
@@ -171,18 +171,20 @@ def test_an_asynchronous_function_that_fails_or_takes_too_long_is_reported_with_
             raise KeyError("two")
         return 1
 
-    with pytest.raises(ExpressionError, match="the function raised KeyError: 'two'") as told:
+    with pytest.raises(ExpressionError, match="the function raised KeyError: 'two'") as error:
         results(fail, DataTypes.INT(), CallMode.ASYNC, pa.array([1, 2]), None, retry_delay="1 ms")
-    assert told.value.row == 1
-    with pytest.raises(ExpressionError, match="TimeoutError") as told:
+    assert error.value.row == 1
+    with pytest.raises(ExpressionError, match="TimeoutError") as error:
         results(fail, DataTypes.INT(), CallMode.ASYNC, pa.array([1, None]), None, timeout="10 ms")
-    assert told.value.row == 1
+    assert error.value.row == 1
 
 
 @pytest.mark.parametrize(
     ("options", "calls"), [({}, 4), ({"max_attempts": "1"}, 2), ({"retry_strategy": "no_retry"}, 1)]
 )
-def test_an_asynchronous_call_that_fails_is_repeated_as_flinks_options_say(options: dict[str, str], calls: int) -> None:
+def test_a_failing_asynchronous_call_is_retried_according_to_flinks_options(
+    options: dict[str, str], calls: int
+) -> None:
     made: list[int] = []
 
     async def fails_often(value: int) -> int:
@@ -201,7 +203,7 @@ def test_an_asynchronous_call_that_fails_is_repeated_as_flinks_options_say(optio
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"max_attempts": "often"}, "max-attempts' is 'often'"),
         ({"retry_strategy": "backoff"}, "expected FIXED_DELAY or NO_RETRY"),
@@ -209,11 +211,11 @@ def test_an_asynchronous_call_that_fails_is_repeated_as_flinks_options_say(optio
         ({"timeout": "soon"}, "is not a duration"),
     ],
 )
-def test_an_option_of_asynchronous_calls_that_cannot_be_is_refused(options: dict[str, str], told: str) -> None:
+def test_an_invalid_option_of_asynchronous_calls_is_rejected(options: dict[str, str], message: str) -> None:
     async def same(value: int) -> int:
         return value
 
-    with pytest.raises(ConfigurationError, match=told):
+    with pytest.raises(ConfigurationError, match=message):
         results(same, DataTypes.BIGINT(), CallMode.ASYNC, **options)
 
 
@@ -226,9 +228,9 @@ def test_a_function_that_raises_is_reported_with_its_row_and_cause() -> None:
     with pytest.raises(
         ExpressionError,
         match=r"fun\(\$0\): the function raised KeyError: 'two' \(at test_user_calls.py:\d+\) for \(2\), in row 1",
-    ) as told:
+    ) as error:
         results(fail, DataTypes.INT())
-    assert isinstance(told.value.__cause__, KeyError)
+    assert isinstance(error.value.__cause__, KeyError)
 
 
 @pytest.mark.parametrize(
@@ -243,10 +245,10 @@ def test_a_function_that_raises_is_reported_with_its_row_and_cause() -> None:
         ((1,), DataTypes.ROW([DataTypes.INT(), DataTypes.INT()]), "declares ROW<`f0` INT, `f1` INT>"),
     ],
 )
-def test_a_result_that_is_not_of_the_declared_type_is_named(returned: Any, type_: DataType, expected: str) -> None:
-    with pytest.raises(ExpressionError) as told:
+def test_a_result_of_another_type_is_reported_with_its_value(returned: Any, type_: DataType, expected: str) -> None:
+    with pytest.raises(ExpressionError) as error:
         results(lambda _: returned, type_)
-    assert expected in str(told.value)
+    assert expected in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -268,7 +270,7 @@ def test_a_number_of_another_type_is_converted_as_pyflinks_coders_do(
     assert results(lambda _: returned, type_) == [stored] * 3
 
 
-def test_a_fraction_that_is_cut_off_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_truncated_fraction_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     def half(value: int | None) -> float:
         return (value or 0) / 2
 
@@ -283,7 +285,7 @@ def test_a_series_of_floats_with_fractions_is_refused_where_whole_numbers_are_de
         results(lambda column: column / 2, DataTypes.BIGINT(), CallMode.PANDAS, pa.array([2, 3]))
 
 
-def test_a_row_is_a_data_frame_to_a_function_of_pandas() -> None:
+def test_a_pandas_function_gets_a_row_as_a_data_frame() -> None:
     rows = pa.array([{"a": 1, "b": {"c": "x"}}, None, {"a": 3, "b": None}])
 
     def described(frame: Any) -> Any:
@@ -301,7 +303,7 @@ def test_a_batch_of_another_length_is_refused(mode: CallMode) -> None:
         results(lambda column: column[:2], DataTypes.BIGINT(), mode)
 
 
-def test_a_function_that_raises_stop_iteration_fails_and_ends_no_batch_early() -> None:
+def test_stop_iteration_in_a_function_is_a_failure_and_does_not_end_the_batch() -> None:
     def first_only(value: int | None) -> int:
         if value != 1:
             raise StopIteration
@@ -312,7 +314,7 @@ def test_a_function_that_raises_stop_iteration_fails_and_ends_no_batch_early() -
 
 
 @given(st.lists(st.none() | st.integers(-(2**62), 2**62), max_size=20), st.integers(1, 7))
-def test_rows_in_pieces_give_what_each_row_gives_alone(numbers: list[int | None], piece: int) -> None:
+def test_rows_in_pieces_have_the_results_of_single_rows(numbers: list[int | None], piece: int) -> None:
     def halved(value: int | None) -> int | None:
         return None if value is None or value % 3 == 0 else value // 2
 
@@ -324,7 +326,9 @@ def test_rows_in_pieces_give_what_each_row_gives_alone(numbers: list[int | None]
 
 
 @pytest.mark.parametrize(("result", "message"), [(None, "ZeroDivisionError"), (2**63, "an int of 64 bits")])
-def test_a_row_of_a_later_piece_is_named(monkeypatch: pytest.MonkeyPatch, result: int | None, message: str) -> None:
+def test_an_error_in_a_later_piece_names_its_row(
+    monkeypatch: pytest.MonkeyPatch, result: int | None, message: str
+) -> None:
     monkeypatch.setattr(user_calls, "PIECE_ROWS", 4)
 
     def fails_at_nine(value: int) -> int:
@@ -337,7 +341,7 @@ def test_a_row_of_a_later_piece_is_named(monkeypatch: pytest.MonkeyPatch, result
     assert error.value.row == 9
 
 
-def test_numbers_come_as_pythons_own() -> None:
+def test_numbers_arrive_as_python_numbers() -> None:
     kinds = []
     results(lambda value: kinds.append(type(value)), DataTypes.BIGINT(), column=pa.array([1, 2], pa.int64()))
     fractions = pa.array([1.5], pa.float64())

@@ -1,4 +1,4 @@
-"""Zones by Java's rules: offsets over columns, clocks that skip an hour or show it twice, years far away."""
+"""Time zones by Java's rules: offsets over columns, local times that are skipped or repeated, and distant years."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_offsets_are_those_of_the_tz_database(name: str, clocks: list[dt.datetim
     rules = ZoneInfo(name)
     expected = [clock.replace(tzinfo=dt.UTC).astimezone(rules).utcoffset() for clock in clocks]
     assert zone.offsets(moments).tolist() == [offset.total_seconds() for offset in expected if offset is not None]
-    # Python's rule for clocks that skip or repeat is Java's: the offset before the change.
+    # Python's rule for skipped or repeated local times is Java's: the offset before the change.
     local = [clock.replace(tzinfo=rules).utcoffset() for clock in clocks]
     assert zone.local_offsets(moments).tolist() == [offset.total_seconds() for offset in local if offset is not None]
 
@@ -45,12 +45,12 @@ def test_offsets_are_those_of_the_tz_database(name: str, clocks: list[dt.datetim
     ("name", "clock", "moment", "moment_by_older_classes"),
     [
         ("Europe/Berlin", "2020-03-29 02:30:00", "2020-03-29 01:30:00", "2020-03-29 01:30:00"),  # skipped
-        ("Europe/Berlin", "2020-10-25 02:30:00", "2020-10-25 00:30:00", "2020-10-25 01:30:00"),  # shown twice
+        ("Europe/Berlin", "2020-10-25 02:30:00", "2020-10-25 00:30:00", "2020-10-25 01:30:00"),  # repeated
         ("America/New_York", "2021-11-07 01:30:00", "2021-11-07 05:30:00", "2021-11-07 06:30:00"),
-        ("Pacific/Apia", "2011-12-30 12:00:00", "2011-12-30 22:00:00", "2011-12-30 22:00:00"),  # a day was left out
+        ("Pacific/Apia", "2011-12-30 12:00:00", "2011-12-30 22:00:00", "2011-12-30 22:00:00"),  # a skipped day
     ],
 )
-def test_clocks_that_skip_or_repeat(name: str, clock: str, moment: str, moment_by_older_classes: str) -> None:
+def test_skipped_and_repeated_local_times(name: str, clock: str, moment: str, moment_by_older_classes: str) -> None:
     zone = zone_of(name)
     assert zone is not None
     local = seconds(clock)
@@ -77,5 +77,5 @@ def test_offsets_and_old_names_are_zones(name: str, offset: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["Nowhere/Land", "", "+19:00", "Europe"])
-def test_other_names_are_none(name: str) -> None:
+def test_other_names_are_not_zones(name: str) -> None:
     assert zone_of(name) is None

@@ -1,7 +1,7 @@
-"""Interval joins: what meets what, what is late, what is kept and how long, and what is refused.
+"""Interval joins: matching, lateness, stored records and their expiry, and rejected programs.
 
-That they give the pairs of the slow reference on random input is tested in `tests/golden`, that programs with them
-give one answer at every parallelism and epoch size by those of `programs/interval_joins.py`.
+`tests/golden` tests on random input that they emit the pairs of the slow reference; the programs of
+`programs/interval_joins.py` test that results are the same at every parallelism and epoch size.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ STAMPED = WatermarkStrategy.no_watermarks().with_timestamp_assigner(lambda recor
 _STORES = itertools.count()
 
 
-def at(*names: str) -> list[Any]:
-    """Records of key "k" from "a5": named so, at 5 ms."""
+def records_at(*names: str) -> list[Any]:
+    """Records of key "k" from "a5": a record "a5" at 5 ms."""
     return [("k", name, int(name[1:])) for name in names]
 
 
@@ -46,8 +46,8 @@ def keyed(env: StreamExecutionEnvironment, items: list[Any], name: str, type_inf
     return env.from_source(Script(items, type_info=type_info), STAMPED, name).key_by("key" if type_info else 0)
 
 
-def joined(left: list[Any], right: list[Any], joining: Any, *more: tuple[OutputTag, Collect], **how: Any) -> Result:
-    """Run a join of two scripts; `joining` says what to do with the two keyed streams."""
+def run_join(left: list[Any], right: list[Any], joining: Any, *more: tuple[OutputTag, Collect], **how: Any) -> Result:
+    """Run a join of two scripts; `joining` joins the two keyed streams."""
     out, type_info = Collect("out"), how.pop("type_info", RECORD)
     mode = how.pop("mode", RuntimeExecutionMode.STREAMING)
 
@@ -65,12 +65,12 @@ def names(a: Any, b: Any) -> str:
     return f"{a[1]}-{b[1]}"
 
 
-def within(lower: Any, upper: Any) -> Any:
+def join_between(lower: Any, upper: Any) -> Any:
     return lambda left, right: left.interval_join(right).between(lower, upper).apply(names)
 
 
 def stored_rows(result: Result) -> list[int]:
-    """How many rows of either side each epoch left in the store."""
+    """The number of rows of either side that each epoch left in the store."""
     return [
         sum(
             ref["rows"]
@@ -82,7 +82,7 @@ def stored_rows(result: Result) -> list[int]:
     ]
 
 
-# --- what meets what --------------------------------------------------------------------------------------------------
+# --- matching ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def stored_rows(result: Result) -> list[int]:
     ids=["numbers", "times", "durations"],
 )
 def test_both_bounds_belong_to_the_interval(bounds: tuple[Any, Any]) -> None:
-    result = joined(at("a10"), at("b7", "b8", "b13", "b14"), within(*bounds))
+    result = run_join(records_at("a10"), records_at("b7", "b8", "b13", "b14"), join_between(*bounds))
     assert result["out"] == ["a10-b8", "a10-b13"]
 
 
@@ -99,42 +99,45 @@ def test_both_bounds_belong_to_the_interval(bounds: tuple[Any, Any]) -> None:
     ("lower", "upper", "expected"),
     [(True, False, ["a10-b9", "a10-b13"]), (False, True, ["a10-b8", "a10-b9"]), (True, True, ["a10-b9"])],
 )
-def test_a_bound_can_be_left_out(lower: bool, upper: bool, expected: list[str]) -> None:
+def test_a_bound_can_be_omitted(lower: bool, upper: bool, expected: list[str]) -> None:
     def joining(left: Any, right: Any) -> DataStream:
         results = left.interval_join(right).in_event_time().between(-2, 3)
         results = results.lower_bound_exclusive() if lower else results
         return (results.upper_bound_exclusive() if upper else results).apply(names)  # type: ignore[no-any-return]
 
-    assert joined(at("a10"), at("b8", "b9", "b13"), joining)["out"] == expected
+    assert run_join(records_at("a10"), records_at("b8", "b9", "b13"), joining)["out"] == expected
 
 
-def test_records_of_other_keys_do_not_meet() -> None:
-    result = joined([("k", "a1", 1), ("l", "a2", 2)], [("l", "b1", 1), ("m", "b2", 2)], within(-5, 5))
+def test_records_of_different_keys_do_not_match() -> None:
+    result = run_join([("k", "a1", 1), ("l", "a2", 2)], [("l", "b1", 1), ("m", "b2", 2)], join_between(-5, 5))
     assert result["out"] == ["a2-b1"]
 
 
 @pytest.mark.parametrize(
     ("left", "right"),
     [
-        (at("a1", "a5"), at("b3")),
-        ([*at("a1", "a5"), EPOCH], [EPOCH, *at("b3")]),
-        ([EPOCH, *at("a1", "a5")], [*at("b3"), EPOCH]),
-        ([*at("a1"), EPOCH, EPOCH, *at("a5")], [EPOCH, *at("b3"), EPOCH]),
+        (records_at("a1", "a5"), records_at("b3")),
+        ([*records_at("a1", "a5"), EPOCH], [EPOCH, *records_at("b3")]),
+        ([EPOCH, *records_at("a1", "a5")], [*records_at("b3"), EPOCH]),
+        ([*records_at("a1"), EPOCH, EPOCH, *records_at("a5")], [EPOCH, *records_at("b3"), EPOCH]),
     ],
     ids=["one epoch", "left first", "right first", "in between"],
 )
 def test_a_pair_is_emitted_once_in_either_arrival_order(left: list[Any], right: list[Any]) -> None:
-    assert sorted(joined(left, right, within(-5, 5))["out"]) == ["a1-b3", "a5-b3"]
+    assert sorted(run_join(left, right, join_between(-5, 5))["out"]) == ["a1-b3", "a5-b3"]
 
 
 def test_results_have_the_larger_timestamp() -> None:
-    result = joined(at("a1", "a9"), at("b5"), within(-5, 5))
+    result = run_join(records_at("a1", "a9"), records_at("b5"), join_between(-5, 5))
     assert [(results.value, results.timestamp) for results in result.of("out")] == [("a1-b5", 5), ("a9-b5", 9)]
 
 
-def test_results_come_by_left_record_and_then_by_the_time_of_the_right_one_stored_left_ones_first() -> None:
-    left, right = [*at("a9"), EPOCH, *at("a7", "a3")], [*at("b4"), EPOCH, *at("b8", "b2", "b6")]
-    result = joined(left, right, within(-9, 9))
+def test_results_are_ordered_by_left_record_and_right_time_with_stored_left_records_first() -> None:
+    left, right = (
+        [*records_at("a9"), EPOCH, *records_at("a7", "a3")],
+        [*records_at("b4"), EPOCH, *records_at("b8", "b2", "b6")],
+    )
+    result = run_join(left, right, join_between(-9, 9))
     assert result["out"] == [
         "a9-b4",
         "a9-b2",
@@ -144,11 +147,11 @@ def test_results_come_by_left_record_and_then_by_the_time_of_the_right_one_store
     ]
 
 
-def test_a_stream_meets_itself_and_a_union_is_one_side() -> None:
+def test_a_stream_joins_itself_and_a_union_is_one_side() -> None:
     out = Collect()
 
     def build(env: StreamExecutionEnvironment) -> None:
-        one, two = (env.from_source(Script(at(name), type_info=RECORD), STAMPED, name) for name in ("a1", "b2"))
+        one, two = (env.from_source(Script(records_at(name), type_info=RECORD), STAMPED, name) for name in ("a1", "b2"))
         both = one.union(two).key_by("key")
         both.interval_join(both).between(1, 1).apply(names).sink_to(out)
 
@@ -156,12 +159,12 @@ def test_a_stream_meets_itself_and_a_union_is_one_side() -> None:
 
 
 @pytest.mark.parametrize("key", [None, 1.5, ("a", 2), b"x", Row("r", 1)], ids=repr)
-def test_keys_without_a_declared_type_meet(key: Any) -> None:
+def test_keys_without_a_declared_type_match(key: Any) -> None:
     left, right = [(key, "a1", 1), EPOCH, (key, "a2", 2)], [EPOCH, (key, "b3", 3), ("other", "b4", 4)]
-    assert joined(left, right, within(0, 9), type_info=None)["out"] == ["a1-b3", "a2-b3"]
+    assert run_join(left, right, join_between(0, 9), type_info=None)["out"] == ["a1-b3", "a2-b3"]
 
 
-def test_lists_meet_as_keys_of_a_declared_type() -> None:
+def test_lists_match_as_keys_of_a_declared_type() -> None:
     kind = Types.TUPLE([Types.PRIMITIVE_ARRAY(Types.LONG()), Types.STRING(), Types.LONG()])
     out = Collect()
 
@@ -182,23 +185,23 @@ def test_lists_meet_as_keys_of_a_declared_type() -> None:
 
 
 def test_a_record_is_late_by_the_watermark_its_epoch_began_with() -> None:
-    left = [*at("a10"), Watermark(8), *at("a7", "a8"), Watermark(8)]
-    right = [Watermark(9), *at("b7", "b8"), Watermark(9)]
-    result = joined(left, right, within(-9, 9))
+    left = [*records_at("a10"), Watermark(8), *records_at("a7", "a8"), Watermark(8)]
+    right = [Watermark(9), *records_at("b7", "b8"), Watermark(9)]
+    result = run_join(left, right, join_between(-9, 9))
     assert result["out"] == ["a10-b8", "a8-b8"]
     assert result.metrics["join.numLateRecordsDropped"]["counter"] == 2
 
 
-def test_late_records_of_either_side_have_an_output_of_their_own() -> None:
+def test_late_records_of_either_side_have_their_own_output() -> None:
     lates = Collect("late left"), Collect("late right")
-    left = [Watermark(8), *at("a7", "a8"), Watermark(8)]
-    right = [Watermark(9), *at("b7", "b8"), Watermark(9)]
+    left = [Watermark(8), *records_at("a7", "a8"), Watermark(8)]
+    right = [Watermark(9), *records_at("b7", "b8"), Watermark(9)]
 
     def joining(a: Any, b: Any) -> DataStream:
         results = a.interval_join(b).between(-9, 9).side_output_left_late_data(LATE_LEFT)
         return results.side_output_right_late_data(LATE_RIGHT).project(["name"], ["ms"])  # type: ignore[no-any-return]
 
-    result = joined(left, right, joining, (LATE_LEFT, lates[0]), (LATE_RIGHT, lates[1]))
+    result = run_join(left, right, joining, (LATE_LEFT, lates[0]), (LATE_RIGHT, lates[1]))
     assert result["out"] == [Row(name="a8", ms=8)]
     assert [(record.value, record.timestamp) for record in result.of(lates[0])] == [(Row(key="k", name="a7", ms=7), 7)]
     assert [(results.value, results.timestamp) for results in result.of(lates[1])] == [
@@ -207,58 +210,64 @@ def test_late_records_of_either_side_have_an_output_of_their_own() -> None:
     assert result.metrics["join.numLateRecordsDropped"]["counter"] == 0
 
 
-def test_in_batch_nothing_is_late() -> None:
-    left, right = [*at("a10"), Watermark(30), *at("a1")], [*at("b9"), Watermark(30), *at("b2")]
-    result = joined(left, right, within(-2, 2), mode=RuntimeExecutionMode.BATCH)
+def test_in_batch_no_record_is_late() -> None:
+    left, right = (
+        [*records_at("a10"), Watermark(30), *records_at("a1")],
+        [*records_at("b9"), Watermark(30), *records_at("b2")],
+    )
+    result = run_join(left, right, join_between(-2, 2), mode=RuntimeExecutionMode.BATCH)
     assert sorted(result["out"]) == ["a1-b2", "a10-b9"]
 
 
 @pytest.mark.parametrize(
-    "how", [within(-3, 3), lambda a, b: a.interval_join(b).between(-3, 3).project(["name"], ["ms"])]
+    "how", [join_between(-3, 3), lambda a, b: a.interval_join(b).between(-3, 3).project(["name"], ["ms"])]
 )
 def test_a_record_is_stored_as_long_as_a_timely_one_can_match_it(how: Any) -> None:
-    left, right = [*at("a10"), Watermark(13), Watermark(14)], [*at("b20"), Watermark(13), Watermark(14)]
-    result = joined([*left, Watermark(23), Watermark(24), EPOCH], [*right, Watermark(23), Watermark(24), EPOCH], how)
+    left, right = [*records_at("a10"), Watermark(13), Watermark(14)], [*records_at("b20"), Watermark(13), Watermark(14)]
+    result = run_join([*left, Watermark(23), Watermark(24), EPOCH], [*right, Watermark(23), Watermark(24), EPOCH], how)
     assert stored_rows(result)[:4] == [2, 1, 1, 0]
-    # At the very moment, the last that can meet them does.
-    assert joined(left, [Watermark(13), *at("b13"), Watermark(14)], within(-3, 3))["out"] == ["a10-b13"]
-    assert joined([Watermark(23), *at("a23"), EPOCH], [*at("b20"), Watermark(23), EPOCH], within(-3, 3))["out"] == [
-        "a23-b20"
-    ]
+    # A record at exactly this time is the last that can match them.
+    assert run_join(left, [Watermark(13), *records_at("b13"), Watermark(14)], join_between(-3, 3))["out"] == ["a10-b13"]
+    assert run_join(
+        [Watermark(23), *records_at("a23"), EPOCH], [*records_at("b20"), Watermark(23), EPOCH], join_between(-3, 3)
+    )["out"] == ["a23-b20"]
 
 
 def test_a_record_with_only_earlier_matches_expires_at_its_own_time() -> None:
-    left, right = [*at("a10"), Watermark(4), Watermark(6), EPOCH], [Watermark(4), Watermark(6), EPOCH]
-    assert stored_rows(joined(left, right, within(-9, -5)))[:2] == [1, 0]
+    left, right = [*records_at("a10"), Watermark(4), Watermark(6), EPOCH], [Watermark(4), Watermark(6), EPOCH]
+    assert stored_rows(run_join(left, right, join_between(-9, -5)))[:2] == [1, 0]
 
 
-def test_what_expires_within_its_epoch_is_never_written() -> None:
-    left, right = [*at("a1", "a2", "a50"), Watermark(40), EPOCH], [*at("b1", "b3", "b60"), Watermark(40), EPOCH]
-    result = joined(left, right, within(0, 5))
+def test_records_that_expire_within_their_epoch_are_never_written() -> None:
+    left, right = (
+        [*records_at("a1", "a2", "a50"), Watermark(40), EPOCH],
+        [*records_at("b1", "b3", "b60"), Watermark(40), EPOCH],
+    )
+    result = run_join(left, right, join_between(0, 5))
     assert result["out"] == ["a1-b1", "a1-b3", "a2-b3"]
     assert stored_rows(result)[0] == 2
 
 
 def test_records_of_many_epochs_survive_compaction() -> None:
     lefts = [f"a{n}" for n in range(1, 13)]
-    left = [item for name in lefts for item in (*at(name), EPOCH)]
-    result = joined(left, [EPOCH] * len(lefts) + at("b20"), within(0, 99))
+    left = [item for name in lefts for item in (*records_at(name), EPOCH)]
+    result = run_join(left, [EPOCH] * len(lefts) + records_at("b20"), join_between(0, 99))
     assert result["out"] == [f"{name}-b20" for name in lefts]
     assert stored_rows(result)[len(lefts) - 1] == len(lefts)
 
 
-def test_times_at_the_ends_of_their_range_meet() -> None:
+def test_times_at_the_ends_of_their_range_match() -> None:
     far = 2**63 - 2
     items = [("k", "a", far)], [("k", "b", far), ("k", "c", -far)]
-    assert joined(*items, within(-(2**62), 2**62))["out"] == ["a-b"]
-    assert joined([*items[0], EPOCH], [EPOCH, *items[1]], within(-(2**62), 2**62))["out"] == ["a-b"]
+    assert run_join(*items, join_between(-(2**62), 2**62))["out"] == ["a-b"]
+    assert run_join([*items[0], EPOCH], [EPOCH, *items[1]], join_between(-(2**62), 2**62))["out"] == ["a-b"]
 
 
 # --- functions --------------------------------------------------------------------------------------------------------
 
 
-class Told(ProcessJoinFunction):
-    """Pairs with their times; the number of the pair within its key goes to the side."""
+class PairsWithTimes(ProcessJoinFunction):
+    """Emits pairs with their times, and the number of the pair within its key to the side output."""
 
     def open(self, runtime_context: Any) -> None:
         self.count = runtime_context.get_state(ValueStateDescriptor("left", Types.LONG()))
@@ -278,8 +287,12 @@ def test_a_function_sees_times_has_side_outputs_and_holds_state_of_the_key() -> 
     counts = Collect("counts")
     left = [("k", "a1", 1), ("l", "a2", 2), EPOCH, ("k", "a3", 3)]
     right = [("k", "b2", 2), ("l", "b3", 3), EPOCH, ("l", "b4", 4), ("k", "b5", 5)]
-    result = joined(
-        left, right, lambda a, b: a.interval_join(b).between(0, 9).process(Told()), (LATE_RIGHT, counts), parallelism=2
+    result = run_join(
+        left,
+        right,
+        lambda a, b: a.interval_join(b).between(0, 9).process(PairsWithTimes()),
+        (LATE_RIGHT, counts),
+        parallelism=2,
     )
     assert sorted(result["out"]) == [
         ("a1", "b2", 1, 2, 2),
@@ -292,20 +305,22 @@ def test_a_function_sees_times_has_side_outputs_and_holds_state_of_the_key() -> 
     assert {(results.value, results.timestamp) for results in result.of(counts)} >= {(("k", 1), 2), (("l", 2), 4)}
 
 
-def test_state_of_a_key_is_one_over_many_pieces_of_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_state_of_a_key_spans_many_batches_of_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ProcessJoinOperator, "pairs_max", 2)
     counts = Collect("counts")
-    joined(
-        at("a1", "a2", "a3"),
-        at("b1", "b2"),
-        lambda a, b: a.interval_join(b).between(-9, 9).process(Told()),
+    run_join(
+        records_at("a1", "a2", "a3"),
+        records_at("b1", "b2"),
+        lambda a, b: a.interval_join(b).between(-9, 9).process(PairsWithTimes()),
         (LATE_RIGHT, counts),
     )
     assert [record.value for record in counts.records] == [("k", n) for n in range(1, 7)]
 
 
 def test_a_function_may_emit_nothing() -> None:
-    result = joined(at("a1"), at("b1"), lambda a, b: a.interval_join(b).between(0, 0).process(Nothing()))
+    result = run_join(
+        records_at("a1"), records_at("b1"), lambda a, b: a.interval_join(b).between(0, 0).process(Nothing())
+    )
     assert result["out"] == []
 
 
@@ -322,30 +337,32 @@ def test_an_error_in_a_function_names_the_pair(plain: bool) -> None:
         return results.apply(failing) if plain else results.process(Failing())  # type: ignore[no-any-return]
 
     with pytest.raises(JobFailedError) as caught:
-        joined(at("a1"), at("b3", "b1"), joining)
+        run_join(records_at("a1"), records_at("b3", "b1"), joining)
     assert "ZeroDivisionError" in caught.value.report
     assert "(Row(key='k', name='a1', ms=1), Row(key='k', name='b1', ms=1))" in caught.value.report
     assert "'Interval Join' (join function)" in caught.value.report
 
 
-def test_a_typed_result_is_held_against_its_type() -> None:
+def test_a_typed_result_is_checked_against_its_type() -> None:
     with pytest.raises(JobFailedError, match="a1-b1"):
-        joined(at("a1"), at("b1"), lambda a, b: a.interval_join(b).between(0, 0).apply(names, Types.LONG()))
+        run_join(
+            records_at("a1"), records_at("b1"), lambda a, b: a.interval_join(b).between(0, 0).apply(names, Types.LONG())
+        )
 
 
-def test_a_state_named_like_a_table_of_the_joins_own_is_refused() -> None:
+def test_a_state_with_the_name_of_an_internal_table_is_rejected() -> None:
     class Named(Nothing):
         def open(self, runtime_context: Any) -> None:
             runtime_context.get_state(ValueStateDescriptor("left records", Types.LONG()))
 
     with pytest.raises(JobFailedError, match="'left records'"):
-        joined(at("a1"), at("b1"), lambda a, b: a.interval_join(b).between(0, 0).process(Named()))
+        run_join(records_at("a1"), records_at("b1"), lambda a, b: a.interval_join(b).between(0, 0).process(Named()))
 
 
-def test_records_that_are_none_meet_like_others() -> None:
+def test_none_records_match_like_others() -> None:
     def build(env: StreamExecutionEnvironment) -> None:
         sides = [
-            env.from_source(Script([*at(name), EPOCH], type_info=RECORD), STAMPED, name)
+            env.from_source(Script([*records_at(name), EPOCH], type_info=RECORD), STAMPED, name)
             .map(lambda record: None if record[1] == "a1" else record, RECORD)
             .key_by(lambda record: 0, Types.LONG())
             for name in ("a1", "b1")
@@ -358,7 +375,7 @@ def test_records_that_are_none_meet_like_others() -> None:
 
 def test_a_row_that_is_not_an_insert_fails_the_job() -> None:
     def build(env: StreamExecutionEnvironment) -> None:
-        left = env.from_source(Script(at("a1"), type_info=RECORD), STAMPED, "left")
+        left = env.from_source(Script(records_at("a1"), type_info=RECORD), STAMPED, "left")
         deleted = left.map(lambda record: Row.of_kind(RowKind.DELETE, *record), RECORD).key_by("key")
         left.key_by("key").interval_join(deleted).between(0, 9).apply(names).print()
 
@@ -384,16 +401,16 @@ def project(*fields: Any, **more: Any) -> Any:
     ],
 )
 def test_fields_are_chosen_by_name_or_position(fields: Any, names_: Any, expected: Row) -> None:
-    result = joined([*at("a1"), EPOCH], [EPOCH, *at("b3")], project(*fields, names=names_))
+    result = run_join([*records_at("a1"), EPOCH], [EPOCH, *records_at("b3")], project(*fields, names=names_))
     assert result["out"] == [expected]
 
 
-def test_fields_of_tuples_make_a_row_without_names() -> None:
+def test_fields_of_tuples_become_a_row_without_names() -> None:
     kind, out = Types.TUPLE([Types.STRING(), Types.STRING(), Types.LONG()]), Collect()
 
     def build(env: StreamExecutionEnvironment) -> None:
         left, right = (
-            env.from_source(Script(at(name), type_info=kind), STAMPED, name).key_by(0) for name in ("a1", "b3")
+            env.from_source(Script(records_at(name), type_info=kind), STAMPED, name).key_by(0) for name in ("a1", "b3")
         )
         stream = left.interval_join(right).between(0, 9).project(["f1"], [1, 2])
         assert stream.get_type() == Types.ROW([Types.STRING(), Types.STRING(), Types.LONG()])
@@ -403,16 +420,20 @@ def test_fields_of_tuples_make_a_row_without_names() -> None:
 
 
 def test_only_the_chosen_fields_are_stored() -> None:
-    left, right = [*at("a1"), EPOCH, *at("a2")], [*at("b99"), EPOCH, *at("b98")]
-    chosen, whole = joined(left, right, project(["name"], ["ms"])), joined(left, right, within(-9, 9))
+    left, right = [*records_at("a1"), EPOCH, *records_at("a2")], [*records_at("b99"), EPOCH, *records_at("b98")]
+    chosen, whole = run_join(left, right, project(["name"], ["ms"])), run_join(left, right, join_between(-9, 9))
     assert 0 < stored_bytes(chosen) < stored_bytes(whole)
 
 
 def test_other_fields_than_the_stored_ones_are_rejected() -> None:
-    left, right, store = [*at("a1"), EPOCH, *at("a2")], [*at("b1"), EPOCH, *at("b2")], f"joined-{next(_STORES)}"
-    assert joined(left, right, project(["name"], ["ms"]), store=store, epochs=1).status == "SUSPENDED"
+    left, right, store = (
+        [*records_at("a1"), EPOCH, *records_at("a2")],
+        [*records_at("b1"), EPOCH, *records_at("b2")],
+        f"joined-{next(_STORES)}",
+    )
+    assert run_join(left, right, project(["name"], ["ms"]), store=store, epochs=1).status == "SUSPENDED"
     with pytest.raises(JobFailedError, match=r"'left records' of .* was saved with the fields name,.* another uid"):
-        joined(left, right, project(["key"], ["ms"]), store=store)
+        run_join(left, right, project(["key"], ["ms"]), store=store)
 
 
 def stored_bytes(result: Result) -> int:
@@ -423,8 +444,10 @@ def stored_bytes(result: Result) -> int:
 @pytest.mark.parametrize("record", [None, Row.of_kind(RowKind.DELETE, "k", "b1", 1)], ids=["None", "a delete"])
 def test_a_record_without_fields_to_project_fails_the_job(record: Any) -> None:
     def build(env: StreamExecutionEnvironment) -> None:
-        left = keyed(env, at("a1"), "left")
-        right = env.from_source(Script(at("b1"), type_info=RECORD), STAMPED, "right").map(lambda _: record, RECORD)
+        left = keyed(env, records_at("a1"), "left")
+        right = env.from_source(Script(records_at("b1"), type_info=RECORD), STAMPED, "right").map(
+            lambda _: record, RECORD
+        )
         left.interval_join(right.key_by(lambda _: "k", Types.STRING())).between(0, 9).project([0], [1]).print()
 
     with pytest.raises(JobFailedError, match="which has no fields to project"):
@@ -433,12 +456,12 @@ def test_a_record_without_fields_to_project_fails_the_job(record: Any) -> None:
 
 def test_the_plan_shows_stored_fields_and_vectorisation() -> None:
     env = StreamExecutionEnvironment()
-    left, right = keyed(env, at("a1"), "left"), keyed(env, at("b1"), "right")
+    left, right = keyed(env, records_at("a1"), "left"), keyed(env, records_at("b1"), "right")
     left.interval_join(right).between(-1, 2).lower_bound_exclusive().project([0], [1]).print()
     assert "records that match when right is 0 ms to 2 ms after left, joined in columns" in env.explain()
 
 
-# --- what is refused --------------------------------------------------------------------------------------------------
+# --- refusals ---------------------------------------------------------------------------------------------------------
 
 
 class NotAJoin(ProcessFunction):
@@ -446,10 +469,10 @@ class NotAJoin(ProcessFunction):
         return None
 
 
-def test_streams_that_cannot_be_joined_are_refused() -> None:
+def test_streams_that_cannot_be_joined_are_rejected() -> None:
     env = StreamExecutionEnvironment()
-    plain = env.from_source(Script(at("a1"), type_info=RECORD), STAMPED, "plain")
-    left, right = keyed(env, at("a1"), "left"), keyed(env, at("b1"), "right")
+    plain = env.from_source(Script(records_at("a1"), type_info=RECORD), STAMPED, "plain")
+    left, right = keyed(env, records_at("a1"), "left"), keyed(env, records_at("b1"), "right")
     with Refused("interval_join: found", "expected a keyed stream", "key_by"):
         left.interval_join(plain)
     with Refused("different types, STRING and LONG", "key_type="):
@@ -457,14 +480,14 @@ def test_streams_that_cannot_be_joined_are_refused() -> None:
     with Refused("different types, STRING and undeclared"):
         left.interval_join(plain.key_by(lambda record: record[0]))
     with Refused("different environments"):
-        left.interval_join(keyed(StreamExecutionEnvironment(), at("a1"), "other"))
+        left.interval_join(keyed(StreamExecutionEnvironment(), records_at("a1"), "other"))
     with Refused("interval joins use event time only", "assign_timestamps_and_watermarks"):
         left.interval_join(right).in_processing_time()
 
 
-def test_intervals_that_hold_no_time_are_refused() -> None:
+def test_empty_intervals_are_rejected() -> None:
     env = StreamExecutionEnvironment()
-    joining = keyed(env, at("a1"), "left").interval_join(keyed(env, at("b1"), "right"))
+    joining = keyed(env, records_at("a1"), "left").interval_join(keyed(env, records_at("b1"), "right"))
     with Refused("the interval is negative, from 5 ms to -5 ms", "between(-5, 5)"):
         joining.between(Time.milliseconds(5), -5)
     with Refused("as the lower bound", "found 1.5 (float)"):
@@ -475,9 +498,9 @@ def test_intervals_that_hold_no_time_are_refused() -> None:
         joining.between(1, 2).lower_bound_exclusive().upper_bound_exclusive().apply(names)
 
 
-def test_functions_and_tags_of_another_kind_are_refused() -> None:
+def test_functions_and_tags_of_another_kind_are_rejected() -> None:
     env = StreamExecutionEnvironment()
-    joining = keyed(env, at("a1"), "left").interval_join(keyed(env, at("b1"), "right")).between(0, 1)
+    joining = keyed(env, records_at("a1"), "left").interval_join(keyed(env, records_at("b1"), "right")).between(0, 1)
     with Refused("expected ProcessJoinFunction", "Pass it to process()"):
         joining.process(NotAJoin())
     with Refused("Pass an instance: Nothing()"):
@@ -498,10 +521,10 @@ def test_functions_and_tags_of_another_kind_are_refused() -> None:
         joining.project([0], [1]).get_side_output(LATE_RIGHT)
 
 
-def test_projections_that_name_no_row_are_refused() -> None:
+def test_projections_without_a_valid_row_are_rejected() -> None:
     env = StreamExecutionEnvironment()
-    left, right = keyed(env, at("a1"), "left"), keyed(env, at("b1"), "right")
-    untyped = env.from_source(Script(at("a1")), STAMPED, "untyped").key_by(0, Types.STRING())
+    left, right = keyed(env, records_at("a1"), "left"), keyed(env, records_at("b1"), "right")
+    untyped = env.from_source(Script(records_at("a1")), STAMPED, "untyped").key_by(0, Types.STRING())
     joining = left.interval_join(right).between(0, 1)
     with Refused("has no such field", "['key', 'name', 'ms']"):
         joining.project(["nme"], ["ms"])
@@ -523,10 +546,10 @@ def test_projections_that_name_no_row_are_refused() -> None:
         left.interval_join(untyped).between(0, 1).project(["key"], [1])
 
 
-def test_a_side_without_timestamps_is_refused_before_the_job_starts() -> None:
+def test_a_side_without_timestamps_is_rejected_before_the_job_starts() -> None:
     env = StreamExecutionEnvironment()
     bare = env.from_collection([("k", "b1", 1)], RECORD).key_by("key")
-    joining = keyed(env, at("a1"), "left").interval_join(bare).between(0, 1)
+    joining = keyed(env, records_at("a1"), "left").interval_join(bare).between(0, 1)
     joining.apply(names).print()
     with pytest.raises(
         ProgramError, match=r"joins by event time, and no operator before its second input .*timestamps"
@@ -536,7 +559,7 @@ def test_a_side_without_timestamps_is_refused_before_the_job_starts() -> None:
 
 def test_records_without_timestamps_fail_the_job_with_the_record() -> None:
     def build(env: StreamExecutionEnvironment) -> None:
-        left = env.from_source(Script(at("a1"), type_info=RECORD), STAMPED, "left")
+        left = env.from_source(Script(records_at("a1"), type_info=RECORD), STAMPED, "left")
         bare = env.from_collection([("k", "b1", 1)], RECORD)
         left.union(bare).key_by("key").interval_join(left.key_by("key")).between(0, 1).apply(names).print()
 

@@ -1,4 +1,4 @@
-"""The matching kernel of joins, held against two loops."""
+"""The matching kernel of joins agrees with two nested loops."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_equal_keys_of_two_columns_have_one_number(keys: list[Any]) -> None:
     st.booleans(),
     st.integers(1, 7),
 )
-def test_keys_that_one_side_has_once_are_paired_as_an_obvious_loop_pairs_them(
+def test_keys_unique_on_one_side_are_paired_as_by_a_loop(
     many: list[int | None], few: list[int | None], are_texts: bool, pairs_max: int
 ) -> None:
     def column(keys: list[int | None]) -> pa.Array:
@@ -74,13 +74,13 @@ def test_keys_that_one_side_has_once_are_paired_as_an_obvious_loop_pairs_them(
         pieces = list(results)
         assert all(0 < len(a) == len(b) <= pairs_max for a, b in pieces)
         expected = [(i, j) for i, a in enumerate(left) for j, b in enumerate(right) if a == b and a is not None]
-        pairs_found = [(i, j) for a, b in pieces for i, j in zip(a.tolist(), b.tolist(), strict=True)]
-        assert sorted(pairs_found) == expected
-        for side in (0, 1):  # the partners of one row come in their order
-            by_row = sorted(pairs_found, key=lambda pair: pair[side])
+        matched_pairs = [(i, j) for a, b in pieces for i, j in zip(a.tolist(), b.tolist(), strict=True)]
+        assert sorted(matched_pairs) == expected
+        for side in (0, 1):  # the matches of one row are in row order
+            by_row = sorted(matched_pairs, key=lambda pair: pair[side])
             assert [pair[1 - side] for pair in by_row] == [p[1 - side] for p in sorted(expected, key=lambda p: p[side])]
 
 
-def test_keys_whose_equality_is_not_that_of_bytes_use_no_hash_table() -> None:
+def test_keys_without_bytewise_equality_use_no_hash_table() -> None:
     assert pairs_of_unique(pa.array([0.0]), pa.array([-0.0])) is None
     assert pairs_of_unique(pa.array([1], pa.int64()), pa.array([1], pa.int32())) is None

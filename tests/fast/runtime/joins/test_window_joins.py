@@ -1,4 +1,4 @@
-"""Joins and coGroups by window: what meets, when, what is late, what is kept, and what is refused."""
+"""Window joins and coGroups: matching, firing, lateness, stored records, and rejected programs."""
 
 from __future__ import annotations
 
@@ -56,8 +56,10 @@ def timed() -> WatermarkStrategy:
     return WatermarkStrategy.no_watermarks().with_timestamp_assigner(lambda row, _: row[2])
 
 
-def ran(lefts: list[Any], rights: list[Any], build: Build, typed: bool = True, **how: Any) -> tuple[Result, Collect]:
-    """The program on these two scripts; what it returns goes to the sink."""
+def run_joined(
+    lefts: list[Any], rights: list[Any], build: Build, typed: bool = True, **how: Any
+) -> tuple[Result, Collect]:
+    """Run a program on these two scripts; the stream it returns goes to the sink."""
     out = Collect()
     env = StreamExecutionEnvironment()
     clock = how.get("clock")
@@ -69,12 +71,12 @@ def ran(lefts: list[Any], rights: list[Any], build: Build, typed: bool = True, *
 
 
 def results(lefts: list[Any], rights: list[Any], build: Build, typed: bool = True, **how: Any) -> list[Any]:
-    result, out = ran(lefts, rights, build, typed, **how)
+    result, out = run_joined(lefts, rights, build, typed, **how)
     return [tuple(value) if isinstance(value, Row) else value for value in result[out]]
 
 
 def stored_rows(manifest: Manifest) -> int:
-    """How many rows of both sides the segments of an epoch hold."""
+    """The number of rows of both sides in the segments of an epoch."""
     return sum(
         ref["rows"]
         for state in manifest.states.values()
@@ -84,7 +86,7 @@ def stored_rows(manifest: Manifest) -> int:
     )
 
 
-def owed(one: Any, two: Any) -> tuple[str, int]:
+def amount_owed(one: Any, two: Any) -> tuple[str, int]:
     return one[0], one[1] - two[1]
 
 
@@ -92,36 +94,40 @@ def by_id(orders: DataStream, payments: DataStream, assigner: Any = TENS) -> Any
     return orders.join(payments).where("id").equal_to("id").window(assigner)
 
 
-# --- what meets -----------------------------------------------------------------------------------------------------
+# --- matching -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("typed", [True, False])
 def test_records_of_one_key_and_window_are_joined_across_epochs(typed: bool) -> None:
     lefts = [order("a", 7, 1), order("b", 8, 2), Watermark(3), order("a", 9, 4), Watermark(30)]
     rights = [Watermark(3), payment("a", 5, 9), payment("b", 6, 10), Watermark(30)]
-    joined = results(lefts, rights, lambda a, b: by_id(a, b).apply(owed), typed)
+    joined = results(lefts, rights, lambda a, b: by_id(a, b).apply(amount_owed), typed)
     assert joined == [("a", 2), ("a", 4)]
 
 
-def test_results_carry_the_last_millisecond_of_their_window_and_can_be_joined_again() -> None:
+def test_results_have_the_last_timestamp_of_their_window_and_can_be_joined_again() -> None:
     def build(orders: DataStream, payments: DataStream) -> DataStream:
         again = (
-            by_id(orders, payments).apply(owed).join(payments).where(lambda pair: pair[0]).equal_to(lambda row: row.id)
+            by_id(orders, payments)
+            .apply(amount_owed)
+            .join(payments)
+            .where(lambda pair: pair[0])
+            .equal_to(lambda row: row.id)
         )
         return again.window(TENS).apply(lambda pair, row: (*pair, row.paid))
 
-    result, out = ran([order("a", 7, 1)], [payment("a", 5, 2), payment("a", 1, 12)], build)
-    assert [(found.value, found.timestamp) for found in result.of(out)] == [(("a", 2, 5), 9)]
+    result, out = run_joined([order("a", 7, 1)], [payment("a", 5, 2), payment("a", 1, 12)], build)
+    assert [(record.value, record.timestamp) for record in result.of(out)] == [(("a", 2, 5), 9)]
 
 
-def test_pairs_come_in_the_order_of_left_records_and_then_of_right_ones() -> None:
+def test_pairs_are_ordered_by_left_and_then_by_right_record() -> None:
     lefts = [order("a", 3, 5), order("a", 1, 2)]
     rights = [payment("a", 20, 6), EPOCH, payment("a", 10, 1)]
     pairs = results(lefts, rights, lambda a, b: by_id(a, b).apply(lambda one, two: (one.cents, two.paid)))
     assert pairs == [(3, 20), (3, 10), (1, 20), (1, 10)]
 
 
-def test_a_record_that_is_none_is_a_record() -> None:
+def test_none_is_a_valid_record() -> None:
     out = Collect()
 
     def build(env: StreamExecutionEnvironment) -> None:
@@ -140,7 +146,7 @@ class FullOuter(CoGroupFunction):
                 yield one and one.cents, two and two.paid
 
 
-def test_outer_joins_are_made_of_co_groups() -> None:
+def test_outer_joins_can_be_written_as_co_groups() -> None:
     lefts = [order("a", 7, 1), order("b", 8, 2)]
     rights = [payment("a", 5, 3), payment("c", 6, 4)]
     grouped = results(
@@ -163,7 +169,7 @@ def test_processing_time_windows_join_records_of_the_same_interval() -> None:
     windows = TumblingProcessingTimeWindows.of(Duration.of_millis(10))
     clock = ManualClock(0)
     lefts, rights = [order("a", 7, 0), Pause(12), EPOCH, order("a", 1, 0), Pause(12)], [payment("a", 5, 0)]
-    assert results(lefts, rights, lambda a, b: by_id(a, b, windows).apply(owed), clock=clock) == [("a", 2)]
+    assert results(lefts, rights, lambda a, b: by_id(a, b, windows).apply(amount_owed), clock=clock) == [("a", 2)]
 
 
 def test_a_trigger_counts_the_records_of_both_sides_and_an_evictor_sees_them_tagged() -> None:
@@ -188,7 +194,7 @@ LATE_RIGHTS = [payment("a", 1, 5), Watermark(12), payment("a", 2, 16), Watermark
 
 
 @pytest.mark.parametrize("in_columns", [True, False])
-def test_late_records_go_to_the_output_of_their_side(in_columns: bool) -> None:
+def test_late_records_are_emitted_to_the_output_of_their_side(in_columns: bool) -> None:
     main, late = Collect(), Collect()
 
     def build(env: StreamExecutionEnvironment) -> None:
@@ -212,13 +218,13 @@ def test_late_records_without_an_output_are_counted(in_columns: bool) -> None:
         windows = by_id(orders, payments)
         return windows.project(["cents"], ["paid"]) if in_columns else windows.apply(lambda a, b: (a.cents, b.paid))
 
-    result, out = ran(LATE_LEFTS, LATE_RIGHTS, build)
+    result, out = run_joined(LATE_LEFTS, LATE_RIGHTS, build)
     assert [tuple(row) for row in result[out]] == [(7, 1), (9, 2)]
     counted = [value for name, value in result.metrics.items() if name.endswith("numLateRecordsDropped")]
     assert counted == [{"counter": 1}]
 
 
-def test_a_window_that_waits_for_late_records_fires_again_with_all_it_holds() -> None:
+def test_a_window_with_allowed_lateness_fires_again_with_all_its_records() -> None:
     fired = results(LATE_LEFTS, LATE_RIGHTS, lambda a, b: by_id(a, b).allowed_lateness(20).project(["cents"], ["paid"]))
     assert fired == [(7, 1), (7, 1), (8, 1), (9, 2)]
 
@@ -258,24 +264,24 @@ def test_the_record_join_emits_the_same_rows_and_the_plan_names_the_variant() ->
     assert plans == [True, False]
 
 
-def test_a_side_of_which_no_field_is_wanted_still_has_to_be_there() -> None:
+def test_a_side_without_selected_fields_must_still_match() -> None:
     lefts, rights = [order("a", 7, 1), order("b", 8, 2)], [payment("a", 5, 4), payment("a", 6, 5)]
     assert results(lefts, rights, lambda a, b: by_id(a, b).project(["cents"], [])) == [(7,), (7,)]
 
 
-def test_rows_are_dropped_from_the_store_when_their_last_window_is_over() -> None:
+def test_rows_expire_from_the_store_when_their_last_window_ends() -> None:
     lefts: list[Any] = [item for n in range(30) for item in (order("a", n, n * 5), Watermark(n * 5))]
     rights: list[Any] = [item for n in range(30) for item in (payment("b", n, n * 5), Watermark(n * 5))]
     slides = SlidingEventTimeWindows.of(Duration.of_millis(20), Duration.of_millis(10))
-    result, out = ran(lefts, rights, lambda a, b: by_id(a, b, slides).project(["cents"], ["paid"]))
+    result, out = run_joined(lefts, rights, lambda a, b: by_id(a, b, slides).project(["cents"], ["paid"]))
     assert result[out] == []
-    kept = [stored_rows(manifest) for manifest in result.manifests]
-    assert 4 <= max(kept) <= 16 and kept[-1] == 0
+    stored_counts = [stored_rows(manifest) for manifest in result.manifests]
+    assert 4 <= max(stored_counts) <= 16 and stored_counts[-1] == 0
 
 
-def test_what_meets_within_an_epoch_is_never_stored() -> None:
+def test_records_that_match_within_an_epoch_are_never_stored() -> None:
     lefts, rights = [order("a", 7, 1), Watermark(9)], [payment("a", 5, 4), Watermark(9)]
-    result, out = ran(lefts, rights, lambda a, b: by_id(a, b).project(["cents"], ["paid"]))
+    result, out = run_joined(lefts, rights, lambda a, b: by_id(a, b).project(["cents"], ["paid"]))
     assert len(result[out]) == 1
     assert [stored_rows(manifest) for manifest in result.manifests] == [0] * len(result.manifests)
 
@@ -309,7 +315,7 @@ def test_a_record_without_fields_fails_the_job_with_advice() -> None:
 
 
 @pytest.mark.parametrize("in_columns", [True, False])
-def test_what_waits_for_the_other_side_is_there_after_a_restart_at_another_parallelism(in_columns: bool) -> None:
+def test_unmatched_records_survive_a_restart_at_another_parallelism(in_columns: bool) -> None:
     ids = [f"id {n}" for n in range(20)]
     lefts = [*(order(id, n, n % 7) for n, id in enumerate(ids)), EPOCH, EPOCH, *(order(id, 50, 15) for id in ids)]
     rights = [EPOCH, *(payment(id, n, 9) for n, id in enumerate(ids)), EPOCH, *(payment(id, 60, 16) for id in ids)]
@@ -318,22 +324,24 @@ def test_what_waits_for_the_other_side_is_there_after_a_restart_at_another_paral
         windows = by_id(orders, payments)
         return windows.project(["cents"], ["paid"]) if in_columns else windows.apply(lambda a, b: (a.cents, b.paid))
 
-    store, found = f"rescaled-{next(COUNTER)}", []
-    for parallelism, epochs in ((2, 1), (3, 3), (1, None)):  # 2 is the first stop
-        found += results(lefts, rights, build, parallelism=parallelism, store=store, epochs=epochs)
-    assert sorted(found) == sorted([(n, n) for n in range(20)] + [(50, 60)] * 20)
+    store, joined_rows = f"rescaled-{next(COUNTER)}", []
+    for parallelism, epochs in ((2, 1), (3, 3), (1, None)):  # epoch 2 is the first stop
+        joined_rows += results(lefts, rights, build, parallelism=parallelism, store=store, epochs=epochs)
+    assert sorted(joined_rows) == sorted([(n, n) for n in range(20)] + [(50, 60)] * 20)
 
 
 def test_a_job_continued_with_other_windows_or_fields_is_rejected_with_advice() -> None:
     lefts, rights = [order("a", 7, 1), EPOCH, order("a", 8, 3)], [EPOCH, payment("a", 5, 4)]
     slides = SlidingEventTimeWindows.of(Duration.of_millis(20), Duration.of_millis(10))
-    told = "were stored for other windows", "was saved with the fields cents"
-    for assigner, fields, what in ((slides, ["cents"], told[0]), (TENS, ["at_ms"], told[1])):
+    messages = "were stored for other windows", "was saved with the fields cents"
+    for assigner, fields, what in ((slides, ["cents"], messages[0]), (TENS, ["at_ms"], messages[1])):
         store = f"changed-{next(COUNTER)}"
-        ran(lefts, rights, lambda a, b: by_id(a, b).project(["cents"], ["paid"]).uid("join"), store=store, epochs=1)
+        run_joined(
+            lefts, rights, lambda a, b: by_id(a, b).project(["cents"], ["paid"]).uid("join"), store=store, epochs=1
+        )
         with pytest.raises(JobFailedError, match=f"{what}.*another uid"):
             other = partial(projected, assigner=assigner, fields=fields)
-            ran(lefts, rights, other, store=store)
+            run_joined(lefts, rights, other, store=store)
 
 
 def projected(orders: DataStream, payments: DataStream, assigner: Any, fields: list[str]) -> DataStream:
@@ -354,10 +362,10 @@ def test_the_plan_shows_both_inputs_and_their_stored_fields() -> None:
     assert lines[joined - 2 : joined] == lines[co_grouped - 2 : co_grouped]
     assert [line.endswith("as input 2") for line in lines[joined - 2 : joined]] == [False, True]
     assert "keeps per key: records of both sides, joined in columns, for windows of 10 ms  → columns(" in lines[joined]
-    kept = (
+    descriptions = (
         "keeps per key and window: its records, evicted by CountEvictor, fired by EventTimeTrigger, late by up to 5 ms"
     )
-    assert kept in lines[co_grouped]
+    assert descriptions in lines[co_grouped]
 
 
 # --- refusals -------------------------------------------------------------------------------------------------------
@@ -377,15 +385,15 @@ def test_a_missing_step_is_named() -> None:
     with Refused("Where has no 'window'", "A step is missing before it: equal_to(selector)"):
         orders.co_group(payments).where("id").window(TENS)
     with Refused("EqualTo has no 'apply'", "A step is missing before it: window(assigner)"):
-        orders.join(payments).where("id").equal_to("id").apply(owed)
+        orders.join(payments).where("id").equal_to("id").apply(amount_owed)
     with Refused("EqualTo has no 'project'", "A step is missing before it: window(assigner)"):
         orders.join(payments).where("id").equal_to("id").project(["id"], [])
     with Refused("JoinedStreams has no 'reduce'", "A step is missing before it: where(selector)"):
-        orders.join(payments).reduce(owed)
+        orders.join(payments).reduce(amount_owed)
     assert not hasattr(orders.join(payments), "window")
 
 
-def test_keys_of_different_types_are_refused() -> None:
+def test_window_join_keys_of_different_types_are_rejected() -> None:
     orders, payments = streams()
     with Refused("different types, STRING by where() and LONG by equal_to()", "the same key_type="):
         orders.join(payments).where("id").equal_to("paid")
@@ -393,7 +401,7 @@ def test_keys_of_different_types_are_refused() -> None:
         orders.co_group(payments).where(lambda row: row.id).equal_to("id")
 
 
-def test_what_is_no_stream_key_window_or_function_is_refused() -> None:
+def test_an_invalid_stream_key_window_or_function_is_rejected() -> None:
     orders, payments = streams()
     with Refused("join: found 5 (int), expected a stream"):
         orders.join(5)  # type: ignore[arg-type]
@@ -432,7 +440,7 @@ def test_a_side_that_cannot_have_timestamps_is_named_before_the_job_starts(bare:
         else:
             orders = orders.assign_timestamps_and_watermarks(timed())
         windows = by_id(orders, payments)
-        (windows.project(["id"], []) if in_columns else windows.apply(owed)).sink_to(Collect())
+        (windows.project(["id"], []) if in_columns else windows.apply(amount_owed)).sink_to(Collect())
 
     with pytest.raises(ProgramError, match=f"no operator before its {bare} input assigns timestamps"):
         run(build)
@@ -441,7 +449,7 @@ def test_a_side_that_cannot_have_timestamps_is_named_before_the_job_starts(bare:
 def test_an_unpicklable_function_is_reported_at_the_line_of_the_join() -> None:
     lock = Lock()
     with pytest.raises(ProgramError, match=r"it holds .*lock.*cannot be pickled.*test_window_joins"):
-        ran([], [], lambda a, b: by_id(a, b).apply(lambda one, two: (lock, one)))
+        run_joined([], [], lambda a, b: by_id(a, b).apply(lambda one, two: (lock, one)))
 
 
 def test_an_error_in_a_join_function_fails_the_job() -> None:
@@ -449,7 +457,7 @@ def test_an_error_in_a_join_function_fails_the_job() -> None:
         raise ValueError("no such currency")
 
     with pytest.raises(JobFailedError, match="no such currency"):
-        ran([order("a", 1, 1)], [payment("a", 1, 1)], lambda a, b: by_id(a, b).apply(broken))
+        run_joined([order("a", 1, 1)], [payment("a", 1, 1)], lambda a, b: by_id(a, b).apply(broken))
 
 
 # --- the page ---------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""List and map state: what is read of them, and when. Their answers are held against dictionaries."""
+"""List and map state: which rows are read, and when. Results are compared with dictionaries."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class States:
         self.open()
 
     def open(self) -> None:
-        """As after a restart: nothing is known but what the last epoch wrote."""
+        """As after a restart: only the state written by the last epoch is known."""
         self._epoch += 1
         self.backend = KeyedBackend("op", Types.STRING(), 1, 128, 0)
         self.list = self.backend.get_list_state(ListStateDescriptor("list", Types.LONG()))
@@ -55,7 +55,7 @@ class States:
         self.backend.scope.enter(KEYS.index(key))
 
     def count_reads(self, method: str) -> list[Any]:
-        """Every call of a reading method of the map's or list's table, from now on."""
+        """Counts every call of a reading method of the map's or list's table from now on."""
         calls: list[Any] = []
         for handle in (self.list, self.map):
             read = getattr(handle.table, method)
@@ -134,7 +134,7 @@ def large() -> States:
     return states
 
 
-def test_adding_to_a_long_list_reads_none_of_it(large: States) -> None:
+def test_appending_to_a_long_list_does_not_read_it(large: States) -> None:
     rows = large.count_reads("read_rows")
     large.list.add(1)
     large.visit()
@@ -143,14 +143,14 @@ def test_adding_to_a_long_list_reads_none_of_it(large: States) -> None:
     assert len(list(large.list.get())) == 2_001
 
 
-def test_touching_one_entry_of_a_large_map_reads_one(large: States, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_accessing_one_entry_of_a_large_map_reads_one_entry(large: States, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = large.count_reads("read_rows")
     entries = count_entries_read(monkeypatch)
     assert large.map.get(7) == -7 and large.map.get(7) == -7
     assert entries == [7] and rows == []
     large.at("b")
     assert large.map.get(7) is None
-    assert [list(keys) for (keys,) in rows] == [["b", "c"]]  # the small maps of the others, at once
+    assert [list(keys) for (keys,) in rows] == [["b", "c"]]  # the small maps of the other keys, in one read
 
 
 def test_many_lookups_of_single_entries_load_a_large_map_whole(large: States, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +160,7 @@ def test_many_lookups_of_single_entries_load_a_large_map_whole(large: States, mo
 
 
 def count_entries_read(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The keys of entries that are read singly, from now on."""
+    """Records the keys of entries that are read singly from now on."""
     map_keys: list[Any] = []
     read = StoredEntries.get
 
@@ -173,7 +173,7 @@ def count_entries_read(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 class LargeStates:
-    """200 keys, each with a list and a map of 20 texts of 1 KiB, visited in order; what is held is counted."""
+    """200 keys, each with a list and a map of 20 texts of 1 KiB, visited in order; values in memory are counted."""
 
     def __init__(self) -> None:
         self.keys = [f"k{number}" for number in range(200)]
@@ -200,7 +200,7 @@ class LargeStates:
 def test_a_visit_holds_no_more_of_stored_lists_and_maps_than_its_bound(
     order: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bound = 400 << 10  # of the 4 MiB that each state has in all
+    bound = 400 << 10  # of the 4 MiB that each state has in total
     monkeypatch.setattr(collection_states, "_LOADED_BYTES_MAX", bound)
     states = LargeStates()
     loads = {id(handle): 0 for handle in (states.list, states.map)}

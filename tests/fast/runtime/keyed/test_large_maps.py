@@ -1,4 +1,4 @@
-"""A map that is too large to be loaded reads as a dictionary does, and as the same map does when it is loaded."""
+"""A map that is too large to be loaded reads like a dictionary, and like the same map when it is loaded."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from millstream.storage import open_store
 
 NAMES = itertools.count()
 KEYS = ["a", "b"]
-# By type: the keys of a map that are used, and how a value is made of a number.
+# By type: the keys of a map that are used, and a function from a number to a value.
 KINDS: dict[str, tuple[TypeInformation | None, list[Any], TypeInformation | None, Any]] = {
     "numbers": (Types.LONG(), [0, -1, 2**63 - 1, -(2**63), 7], Types.LONG(), int),
     "small numbers": (Types.INT(), [0, -1, 2**31 - 1, 5, 7], Types.STRING(), str),
@@ -63,7 +63,7 @@ STEPS = st.lists(
 
 
 class Maps:
-    """A map state over a store in memory, with what a dictionary would hold."""
+    """A map state over a store in memory, with a dictionary of the expected entries."""
 
     def __init__(self, kind: str, ttl: StateTtlConfig | None = None) -> None:
         key_type, self.map_keys, value_type, self.value = KINDS[kind]
@@ -94,7 +94,7 @@ class Maps:
         self.open()
 
     def answers(self, script: list[Any]) -> Iterator[tuple[Any, Any]]:
-        """What the state answers to every step, and what a dictionary does."""
+        """The state's results of every step, and those of a dictionary."""
         for action, key, place, number in [*script, ("end", "a", 0, 0), ("items", "a", 0, 0), ("items", "b", 0, 0)]:
             self.backend.scope.enter(KEYS.index(key))
             map_key, value = self.map_keys[place], self.value(number)
@@ -129,14 +129,14 @@ class Maps:
                 return sorted(map(repr, state.values())), sorted(map(repr, known.values()))
             case "length":
                 return (len(state.items()), map_key in state.keys()), (len(known), map_key in known)  # noqa: SIM118
-            case "first":  # somebody stops after the first one
+            case "first":  # iteration stops after the first entry
                 return next(iter(state.items()), None) is None, not known
             case "remove all in passing":
                 seen = {}
                 for map_key_there, value_there in state.items():
                     seen[map_key_there] = value_there
                     state.remove(map_key_there)
-                    state.put(map_key, value)  # is not seen
+                    state.put(map_key, value)  # not visible to the iterator
                 before = dict(known)
                 known.clear()
                 known.update({map_key: value} if before else {})
@@ -153,7 +153,7 @@ class Maps:
 
 @contextmanager
 def bounds(*, tiny: bool) -> Iterator[None]:
-    """The real bounds, or such that no map is ever loaded and every row is a piece."""
+    """The real bounds, or bounds so small that no map is ever loaded and every row is a piece."""
     values = {"_LOADED_BYTES_MAX": 1, "_SMALL_MAP_ENTRIES_MAX": 0, "_PIECE_BYTES": 40} if tiny else {}
     with mock.patch.multiple(collection_states, **values) if values else mock.patch.dict({}):
         yield
@@ -162,7 +162,7 @@ def bounds(*, tiny: bool) -> Iterator[None]:
 @pytest.mark.slow
 @settings(deadline=None)
 @given(STEPS, st.sampled_from(list(KINDS)), st.booleans())
-def test_a_map_reads_as_a_dictionary_however_it_is_read(script: list[Any], kind: str, tiny: bool) -> None:
+def test_a_map_reads_like_a_dictionary_by_every_method(script: list[Any], kind: str, tiny: bool) -> None:
     with bounds(tiny=tiny):
         maps = Maps(kind)
         for answer, expected in maps.answers(script):
@@ -177,7 +177,7 @@ TTLS = {
 
 @settings(deadline=None)
 @given(STEPS, st.sampled_from(list(KINDS)), st.sampled_from(list(TTLS)))
-def test_entries_expire_alike_whether_a_map_is_loaded_or_not(script: list[Any], kind: str, ttl: str) -> None:
+def test_entries_of_loaded_and_unloaded_maps_expire_alike(script: list[Any], kind: str, ttl: str) -> None:
     answers = []
     for tiny in (False, True):
         with bounds(tiny=tiny):
@@ -186,8 +186,8 @@ def test_entries_expire_alike_whether_a_map_is_loaded_or_not(script: list[Any], 
 
 
 @pytest.mark.parametrize("is_settled_too", [True, False])
-def test_what_older_releases_left_of_a_key_is_one_entry(is_settled_too: bool) -> None:
-    """They pickled map keys as they came: 1.0 and True may stand where 1 is meant."""
+def test_differently_pickled_keys_of_older_versions_are_one_entry(is_settled_too: bool) -> None:
+    """Older versions pickled map keys unconverted: 1.0 and True may be stored where 1 is meant."""
     answers = []
     for tiny in (False, True):
         with bounds(tiny=tiny):
@@ -218,11 +218,11 @@ def test_a_decimal_key_written_by_older_releases_is_read_changed_and_removed(for
                     maps.map.remove(Decimal("1.5"))
                 maps.end()
                 maps.backend.scope.enter(0)
-                kept = {Decimal("1.5"): 9} if action == "put" else {}
-                assert sorted(maps.map.items()) == sorted({**kept, Decimal(100): 8}.items())
+                expected = {Decimal("1.5"): 9} if action == "put" else {}
+                assert sorted(maps.map.items()) == sorted({**expected, Decimal(100): 8}.items())
 
 
-def test_the_keys_of_a_map_hold_what_equals_one_of_them_and_nothing_of_another_type() -> None:
+def test_the_keys_view_contains_equal_keys_and_none_of_another_type() -> None:
     for tiny in (False, True):
         with bounds(tiny=tiny):
             for kind, held in (("numbers", 7), ("pickled", 1.0), ("tuples", ("a", 1)), ("decimals", Decimal("1.000"))):
@@ -262,7 +262,7 @@ def huge(monkeypatch: pytest.MonkeyPatch) -> Maps:
     return maps
 
 
-def test_going_through_a_large_map_holds_a_piece_of_it_at_a_time(huge: Maps, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_iterating_over_a_large_map_holds_one_piece_in_memory(huge: Maps, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes, pieces = [], StoredEntries.pieces
 
     def measured(entries: StoredEntries) -> Iterator[Any]:
@@ -289,7 +289,7 @@ def test_a_large_map_is_never_loaded_for_its_entries(huge: Maps) -> None:
     assert sum(huge.map.values()) == sum(range(3_000))
 
 
-def test_entries_that_were_only_read_make_room_for_others(huge: Maps, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_entries_that_were_only_read_are_evicted(huge: Maps, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collection_states, "_LOADED_BYTES_MAX", 200 * huge.map.table.row_bytes)
     for number in range(3_000):
         assert huge.map.get(number) == -number

@@ -1,4 +1,4 @@
-"""Timers that come and go: what is stored, what is not, and what must not come back."""
+"""Timers that are set and deleted: which are stored, which are not, and which must not reappear."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from millstream.datastream.functions import KeyedProcessFunction
 from millstream.testing import EPOCH, Collect, Script, run
 
 
-class Obedient(KeyedProcessFunction):
-    """Does to its timers what a record says: "set 5", "delete 5"."""
+class ScriptedTimers(KeyedProcessFunction):
+    """Sets and deletes its timers as each record says: "set 5", "delete 5"."""
 
     def process_element(self, value: str, ctx: Any) -> None:
         for order in value.split(", "):
@@ -38,7 +38,9 @@ class Obedient(KeyedProcessFunction):
 )
 def test_a_timer_fires_if_it_was_set_last_and_not_deleted(orders: list[Any], fired: list[int]) -> None:
     out = Collect()
-    result = run(lambda env: env.add_source(Script(orders)).key_by(lambda _: "key").process(Obedient()).sink_to(out))
+    result = run(
+        lambda env: env.add_source(Script(orders)).key_by(lambda _: "key").process(ScriptedTimers()).sink_to(out)
+    )
     assert result[out] == fired
 
 
@@ -47,9 +49,11 @@ def rows_of(manifest: Any) -> int:
     return sum(ref["rows"] for account in accounts for refs in account.get("tables", {}).values() for ref in refs)
 
 
-def test_timers_that_come_and_go_within_an_epoch_are_not_written() -> None:
+def test_timers_set_and_deleted_within_an_epoch_are_not_written() -> None:
     out = Collect()
     orders = ["set 1000", EPOCH, *(f"set {n}, delete {n}" for n in range(1, 50)), EPOCH, "set 1001"]
-    result = run(lambda env: env.add_source(Script(orders)).key_by(lambda _: "key").process(Obedient()).sink_to(out))
+    result = run(
+        lambda env: env.add_source(Script(orders)).key_by(lambda _: "key").process(ScriptedTimers()).sink_to(out)
+    )
     assert result[out] == [1000, 1001]
     assert [rows_of(manifest) for manifest in result.manifests[:2]] == [1, 1]

@@ -1,4 +1,4 @@
-"""Going through records key by key: nothing is lost, and the order of every key's records is kept."""
+"""Visiting records key by key: none is lost, and every key's records stay in order."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ arrow_keys = st.one_of(
 )
 
 
-def numbered(count: int) -> Batch:
+def numbered_batch(count: int) -> Batch:
     return Batch.of_values(list(range(count)), Types.LONG())
 
 
@@ -63,25 +63,25 @@ def check(keys: list[Any], results: Any, records_max: int) -> None:
 @given(arrow_keys, st.sampled_from([4, 1_000]))
 def test_every_record_is_visited_once_with_its_own_key(keys: pa.Array, records_max: int) -> None:
     gathered = GatheredKeys(key_column_of_arrow(keys))
-    check(keys.to_pylist(), visits(numbered(len(keys)), gathered, OWNED, records_max), records_max)
+    check(keys.to_pylist(), visits(numbered_batch(len(keys)), gathered, OWNED, records_max), records_max)
 
 
 @settings(deadline=None)
 @given(st.lists(st.integers(0, 9) | st.text("ab", max_size=2) | st.none()), st.sampled_from([4, 1_000]))
 def test_keys_without_a_type_are_visited_the_same_way(keys: list[Any], records_max: int) -> None:
     gathered = GatheredKeys.of_values(keys, None)
-    check(keys, visits(numbered(len(keys)), gathered, OWNED, records_max), records_max)
+    check(keys, visits(numbered_batch(len(keys)), gathered, OWNED, records_max), records_max)
 
 
 def test_few_keys_are_one_visit_in_arrival_order_however_many_records() -> None:
     keys = key_column_of_arrow(pa.array(np.arange(1_000) % 7))
-    (visit,) = visits(numbered(1_000), GatheredKeys(keys), OWNED, 100)
+    (visit,) = visits(numbered_batch(1_000), GatheredKeys(keys), OWNED, 100)
     assert visit.records.values() == list(range(1_000))
 
 
 def test_many_keys_are_many_small_visits() -> None:
     keys = key_column_of_arrow(pa.array(np.arange(10_000)))
-    assert max(map(len, visits(numbered(10_000), GatheredKeys(keys), OWNED, 1_000))) <= 1_000
+    assert max(map(len, visits(numbered_batch(10_000), GatheredKeys(keys), OWNED, 1_000))) <= 1_000
 
 
 @settings(deadline=None)
@@ -89,16 +89,18 @@ def test_many_keys_are_many_small_visits() -> None:
 def test_nested_keys_with_one_hash_are_distinguished(drawn: list[tuple[int, int]]) -> None:
     array = pa.array([{"a": a} for a, _ in drawn], pa.struct([("a", pa.int64())]))
     hashes = np.array([a % 2 for a, _ in drawn], dtype=np.int64)  # three keys share each hash
-    check(array.to_pylist(), visits(numbered(len(drawn)), GatheredKeys(KeyColumn(hashes, array)), OWNED), 1_000_000)
+    check(
+        array.to_pylist(), visits(numbered_batch(len(drawn)), GatheredKeys(KeyColumn(hashes, array)), OWNED), 1_000_000
+    )
 
 
 @pytest.mark.parametrize("parts", [1, 3, 64])
 def test_parts_cover_the_owned_range_evenly(parts: int) -> None:
     owned = KeyRange(range(32, 64), 128)
     hashes = np.random.default_rng(1).integers(-(2**63), 2**63, 50_000)
-    mine = hashes[(hashes % 128 >= 32) & (hashes % 128 < 64)]
-    counts = np.bincount(owned.parts(owned.orders(mine), parts), minlength=parts)
-    assert len(counts) == parts and counts.min() > 0.5 * len(mine) / parts
+    owned_hashes = hashes[(hashes % 128 >= 32) & (hashes % 128 < 64)]
+    counts = np.bincount(owned.parts(owned.orders(owned_hashes), parts), minlength=parts)
+    assert len(counts) == parts and counts.min() > 0.5 * len(owned_hashes) / parts
 
 
 def test_a_visit_reads_no_more_bytes_of_large_values_than_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:

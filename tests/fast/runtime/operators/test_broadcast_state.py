@@ -1,6 +1,6 @@
 """Broadcast state: every subtask's copy is the replay of all changes, through crashes, restarts and rescales.
 
-That its programs give one answer at every parallelism and epoch size is tested by those of `programs/connected.py`.
+The programs of `programs/connected.py` test that results are the same at every parallelism and epoch size.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ COUNT = ValueStateDescriptor("count", Types.LONG())
 Change = tuple[Any, ...]  # ("put", key, value), ("remove", key) or ("clear",)
 
 
-def changed(rules: Any, change: Change) -> None:
-    """Apply a change, to a broadcast state or to a dictionary."""
+def apply_change(rules: Any, change: Change) -> None:
+    """Apply a change to a broadcast state or to a dictionary."""
     what, *key_and_value = change
     if what == "put":
         key, value = key_and_value
@@ -60,7 +60,7 @@ def changed(rules: Any, change: Change) -> None:
 
 
 class Replica(BroadcastProcessFunction):  # type: ignore[type-arg]
-    """Tells for every record which subtask it is in and what that one's copy holds."""
+    """Emits for every record its subtask and the content of that subtask's copy."""
 
     def open(self, runtime_context: Any) -> None:
         self.subtask = runtime_context.get_index_of_this_subtask()
@@ -69,26 +69,28 @@ class Replica(BroadcastProcessFunction):  # type: ignore[type-arg]
         yield value, self.subtask, sorted(ctx.get_broadcast_state(RULES).items())
 
     def process_broadcast_element(self, value: Change, ctx: Any) -> None:
-        changed(ctx.get_broadcast_state(RULES), value)
+        apply_change(ctx.get_broadcast_state(RULES), value)
 
 
-def informed(
+def run_broadcast(
     function: Any, records: Script, rules: Script, key: Any = None, states: Any = (RULES,), **options: Any
 ) -> tuple[list[Any], Result]:
-    """What a function gives for `records` beside broadcast `rules`; with `key`, the records are keyed by it."""
+    """The output of a function for `records` connected with broadcast `rules`; with `key`, the records are keyed by
+    it.
+    """
     out = Collect("out")
 
     def build(env: StreamExecutionEnvironment) -> None:
         stream: DataStream = env.add_source(records).uid("records")
         stream = stream if key is None else stream.key_by(key)
-        told = stream.connect(env.add_source(rules).uid("rules").broadcast(*states)).process(function)
-        told.uid("function").sink_to(out).uid("out")
+        outputs = stream.connect(env.add_source(rules).uid("rules").broadcast(*states)).process(function)
+        outputs.uid("function").sink_to(out).uid("out")
 
     result = run(build, **options)
     return result[out], result
 
 
-def a_store() -> str:
+def new_store() -> str:
     return fresh_name("broadcast")
 
 
@@ -96,9 +98,9 @@ def a_store() -> str:
 
 
 @pytest.mark.parametrize("parallelism", [1, 2, 3])
-def test_the_records_of_an_epoch_see_all_its_broadcast_records_and_those_before(parallelism: int) -> None:
+def test_records_see_all_broadcast_records_of_their_epoch_and_earlier_ones(parallelism: int) -> None:
     rules = Script([("put", "a", 1), EPOCH, ("put", "b", 2), ("put", "a", 3), EPOCH, ("remove", "b")])
-    values, _ = informed(Replica(), Script([1, EPOCH, 2, EPOCH, 3]), rules, parallelism=parallelism)
+    values, _ = run_broadcast(Replica(), Script([1, EPOCH, 2, EPOCH, 3]), rules, parallelism=parallelism)
     seen = {record: items for record, _, items in values}
     assert seen == {1: [("a", 1)], 2: [("a", 3), ("b", 2)], 3: [("a", 3)]}
 
@@ -111,13 +113,13 @@ class Echo(BroadcastProcessFunction):  # type: ignore[type-arg]
         yield "rule", value, ctx.timestamp(), ctx.current_watermark() < 0, ctx.current_processing_time()
 
 
-def test_every_subtask_gives_out_what_broadcast_records_yield() -> None:
-    values, _ = informed(Echo(), Script([1]), Script(["x"]), parallelism=2, clock=ManualClock(now_ms=7))
+def test_every_subtask_emits_the_output_of_broadcast_records() -> None:
+    values, _ = run_broadcast(Echo(), Script([1]), Script(["x"]), parallelism=2, clock=ManualClock(now_ms=7))
     assert sorted(values) == [("record", 1), *[("rule", "x", None, True, 7)] * 2]
 
 
-class Further(BroadcastProcessFunction):  # type: ignore[type-arg]
-    """Passes on what it gets, with its place among what this subtask got."""
+class AddsPosition(BroadcastProcessFunction):  # type: ignore[type-arg]
+    """Passes records on with their position in this subtask's input."""
 
     def open(self, runtime_context: Any) -> None:
         self.count = 0
@@ -130,19 +132,19 @@ class Further(BroadcastProcessFunction):  # type: ignore[type-arg]
         ctx.get_broadcast_state(RULES).put("limit", value)
 
 
-def test_what_one_function_gives_keeps_its_order_in_the_next_one_with_rules_of_its_own() -> None:
+def test_output_stays_in_order_in_a_downstream_function_with_its_own_rules() -> None:
     out = Collect("out")
 
     def build(env: StreamExecutionEnvironment) -> None:
         first = env.add_source(Script([1, 2, 3])).connect(env.add_source(Script(["x"])).broadcast(RULES))
         second = first.process(Echo()).connect(env.add_source(Script([9])).broadcast(RULES))
-        second.process(Further()).sink_to(out)
+        second.process(AddsPosition()).sink_to(out)
 
     assert run(build)[out] == [(1, "rule", 9), (2, "record", 9), (3, "record", 9), (4, "record", 9)]
 
 
-class Contrary(LocalRunner):
-    """Blocks arrive in another order of senders in every other subtask, as a shuffle may deliver them."""
+class ReversedSenders(LocalRunner):
+    """Blocks arrive in a different order of senders in every other subtask, as a shuffle may deliver them."""
 
     def _task(self, stage: int, subtask: int, spec: EpochSpec, rows: Iterator[pa.RecordBatch]) -> Iterator[Envelope]:
         by_sender: dict[int, list[pa.RecordBatch]] = defaultdict(list)
@@ -153,10 +155,12 @@ class Contrary(LocalRunner):
         yield from super()._task(stage, subtask, spec, iter([batch for s in order for batch in by_sender[s]]))
 
 
-def test_rules_of_several_senders_are_applied_in_one_order_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("millstream.testing.in_memory.LocalRunner", Contrary)
+def test_rules_of_several_senders_are_applied_in_the_same_order_in_every_subtask(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("millstream.testing.in_memory.LocalRunner", ReversedSenders)
     rules = Script(*([("put", "who", split), EPOCH, ("put", "who", split + 10)] for split in range(3)))
-    values, _ = informed(Replica(), Script(range(6), type_info=Types.LONG()), rules, parallelism=3)
+    values, _ = run_broadcast(Replica(), Script(range(6), type_info=Types.LONG()), rules, parallelism=3)
     assert {subtask for _, subtask, _ in values} == {0, 1, 2}
     assert len({str(items) for _, _, items in values}) == 1, values
 
@@ -185,7 +189,7 @@ def cut_at(changes: list[Change], cuts: list[int]) -> list[list[Change]]:
     st.lists(st.tuples(st.integers(1, 4), st.integers(1, 3)), min_size=1, max_size=3),
     st.integers(0, 4),
 )
-def test_all_copies_are_the_replay_of_100_changes_through_crashes_restarts_and_rescales(
+def test_all_copies_equal_a_replay_of_100_changes_through_crashes_restarts_and_rescales(
     changes: list[Change], cuts: list[int], runs: list[tuple[int, int]], crash: int
 ) -> None:
     epochs = cut_at(changes, cuts)
@@ -193,28 +197,28 @@ def test_all_copies_are_the_replay_of_100_changes_through_crashes_restarts_and_r
     replayed: dict[str, int] = {}
     for epoch in epochs:
         for change in epoch:
-            changed(replayed, change)
+            apply_change(replayed, change)
         expected.append(sorted(replayed.items()))
     marked = [[*epoch, CRASH] if number == crash else epoch for number, epoch in enumerate(epochs)]
     rules = Script([item for epoch in marked for item in (*epoch, EPOCH)])
-    # Twelve records can be dealt out to up to four subtasks evenly.
+    # Twelve records are distributed evenly to up to four subtasks.
     records = Script([item for number in range(len(epochs)) for item in (*[number] * 12, EPOCH)])
-    store, reached, told = a_store(), 0, set()
+    store, reached, replicas = new_store(), 0, set()
     for parallelism, length in [*runs, (2, len(epochs))]:
-        values, result = informed(
+        values, result = run_broadcast(
             Replica(), records, rules, parallelism=parallelism, store=store, epochs=reached + length
         )
         reached = result.manifests[-1].epoch if result.manifests else reached
         assert {subtask for _, subtask, _ in values} <= set(range(parallelism))
         for number, subtask, items in values:
             assert items == expected[number], (number, subtask)
-            told.add(number)
+            replicas.add(number)
         if result.status == "FINISHED":
             break
-    assert told == set(range(len(epochs)))
+    assert replicas == set(range(len(epochs)))
 
 
-# --- what is stored ---------------------------------------------------------------------------------------------------
+# --- storage ----------------------------------------------------------------------------------------------------------
 
 
 def tables_of(result: Result, epoch: int) -> dict[str, Any]:
@@ -223,14 +227,14 @@ def tables_of(result: Result, epoch: int) -> dict[str, Any]:
     return {subtask: account.get("broadcast") for subtask, account in states["function"]["subtasks"].items()}
 
 
-def test_the_state_is_stored_once_however_many_subtasks_there_are() -> None:
+def test_the_state_is_stored_once_at_any_parallelism() -> None:
     rules = Script([("put", "a", 1), ("put", "b", 2), EPOCH, ("put", "c", 3), EPOCH, EPOCH])
     records = Script([1, EPOCH, 2, EPOCH, 3])
-    _, result = informed(Replica(), records, rules, parallelism=3)
+    _, result = run_broadcast(Replica(), records, rules, parallelism=3)
     first, second, third = (tables_of(result, epoch) for epoch in (1, 2, 3))
     assert list(first) == ["0"] and len(first["0"]["rules"]) == 1
-    assert len(second["0"]["rules"]) == 2, "a change is one more segment, not all again"
-    assert third == second, "nothing changed and something was written"
+    assert len(second["0"]["rules"]) == 2, "a change adds one segment and rewrites none"
+    assert third == second, "an epoch without changes wrote a segment"
 
 
 class Nothing(BroadcastProcessFunction):  # type: ignore[type-arg]
@@ -241,18 +245,20 @@ class Nothing(BroadcastProcessFunction):  # type: ignore[type-arg]
         return None
 
 
-def test_a_state_that_is_not_declared_for_a_while_is_handed_on() -> None:
-    store = a_store()
+def test_an_undeclared_state_is_retained_until_it_is_declared_again() -> None:
+    store = new_store()
     rules, records = Script([("put", "a", 1), EPOCH, EPOCH]), Script([1, EPOCH, 2, EPOCH, 3])
-    informed(Replica(), records, rules, store=store, epochs=1)
+    run_broadcast(Replica(), records, rules, store=store, epochs=1)
     other = MapStateDescriptor("other", Types.STRING(), Types.LONG())
-    informed(Nothing(), records, rules, states=(other,), store=store, epochs=3, parallelism=2)  # 2 is the stop
-    values, _ = informed(Replica(), records, rules, store=store)
+    run_broadcast(
+        Nothing(), records, rules, states=(other,), store=store, epochs=3, parallelism=2
+    )  # epoch 2 is the stop
+    values, _ = run_broadcast(Replica(), records, rules, store=store)
     assert values == [(3, 0, [("a", 1)])]
 
 
-def test_a_copy_that_was_changed_in_an_attempt_that_died_is_read_again() -> None:
-    segments = OpenSegments(MemoryStore(a_store()))
+def test_a_copy_changed_in_a_failed_attempt_is_read_again() -> None:
+    segments = OpenSegments(MemoryStore(new_store()))
 
     def place(attempt: int, subtask: int) -> TableSetting:
         return TableSetting("uid", 1, subtask, f"attempt{attempt}", range(128), 0, segments)
@@ -260,18 +266,18 @@ def test_a_copy_that_was_changed_in_an_attempt_that_died_is_read_again() -> None
     writer, other = (BroadcastStates("function", (RULES,), 128) for _ in range(2))
     writer.begin(place(1, 0), {})
     writer.writable(RULES).put("a", 1)
-    kept = {0: SubtaskAccount(broadcast=writer.end())}
+    accounts = {0: SubtaskAccount(broadcast=writer.end())}
     for subtask, states in ((0, writer), (1, other)):
-        states.begin(place(2, subtask), kept)
+        states.begin(place(2, subtask), accounts)
         states.writable(RULES).put("a", 2)
         states.writable(RULES).put("b", 3)
         assert subtask == 0 or states.end() is None
-        states.begin(place(3, subtask), kept)
+        states.begin(place(3, subtask), accounts)
         assert list(states.readable(RULES).items()) == [("a", 1)]
 
 
-class Fleeting(BroadcastProcessFunction):  # type: ignore[type-arg]
-    """Every way to read and write, on a state of untyped values."""
+class CallsEveryMethod(BroadcastProcessFunction):  # type: ignore[type-arg]
+    """Every read and write method, on a state of untyped values."""
 
     ANYTHING = MapStateDescriptor("anything", Types.LONG(), Types.PICKLED_BYTE_ARRAY())
 
@@ -289,13 +295,13 @@ class Fleeting(BroadcastProcessFunction):  # type: ignore[type-arg]
 
 def test_a_broadcast_state_reads_like_a_map() -> None:
     rules = Script([{1: ["x"], 2: "y"}, EPOCH, None])
-    values, _ = informed(Fleeting(), Script([0, EPOCH, 0]), rules, states=(Fleeting.ANYTHING,))
+    values, _ = run_broadcast(CallsEveryMethod(), Script([0, EPOCH, 0]), rules, states=(CallsEveryMethod.ANYTHING,))
     full = [([1, 2], [1, 2], ["['x']", "y"], False), (["x"], True, True, "y")]
     assert values == [*full, ([], [], [], True), (None, False, False, None)]
 
 
-class Rounded(BroadcastProcessFunction):  # type: ignore[type-arg]
-    """Keeps the view of its first record, as one may."""
+class RetainsView(BroadcastProcessFunction):  # type: ignore[type-arg]
+    """Retains the view of its first record, which is allowed."""
 
     view: Any = None
 
@@ -307,17 +313,17 @@ class Rounded(BroadcastProcessFunction):  # type: ignore[type-arg]
         yield self.view.get(0.1), self.view.get(1), self.view.get(2.5), self.view[0.1]
 
     def process_broadcast_element(self, value: Any, ctx: Any) -> None:
-        changed(ctx.get_broadcast_state(self.state), value)
+        apply_change(ctx.get_broadcast_state(self.state), value)
 
 
 @pytest.mark.parametrize("key_type", [Types.FLOAT(), Types.DOUBLE()], ids=str)
-def test_a_key_is_found_in_the_form_it_is_stored_in_also_by_a_view_of_an_epoch_before(key_type: Any) -> None:
+def test_a_key_is_converted_to_its_stored_form_also_by_a_view_of_an_earlier_epoch(key_type: Any) -> None:
     state = MapStateDescriptor("rounded", key_type, Types.STRING())
     rules = Script(
         [("put", 0.1, "tenth"), EPOCH, ("put", 1, "one"), EPOCH, EPOCH, ("clear",), EPOCH, ("put", 2.5, "x")]
     )
     records = Script([0, EPOCH, 0, EPOCH, 0, EPOCH, 0, EPOCH, CRASH, 0])
-    values, _ = informed(Rounded(state), records, rules, states=(state,))
+    values, _ = run_broadcast(RetainsView(state), records, rules, states=(state,))
     both = ("tenth", "one", None, "tenth")
     assert values == [("tenth", None, None, "tenth"), both, both, (None, None, None, None), (None, None, "x", None)]
 
@@ -326,7 +332,7 @@ def test_a_key_is_found_in_the_form_it_is_stored_in_also_by_a_view_of_an_epoch_b
 
 
 class Raised(KeyedBroadcastProcessFunction):  # type: ignore[type-arg]
-    """Counts the records of a key; a broadcast number is added to the counts of all keys there are."""
+    """Counts the records of a key; a broadcast number is added to the counts of all existing keys."""
 
     def open(self, runtime_context: Any) -> None:
         self.count = runtime_context.get_state(COUNT)
@@ -344,20 +350,20 @@ class Raised(KeyedBroadcastProcessFunction):  # type: ignore[type-arg]
 
 
 @pytest.mark.parametrize("parallelism", [1, 2, 3])
-def test_a_broadcast_record_can_change_the_state_of_every_key(parallelism: int) -> None:
+def test_a_broadcast_record_can_update_the_state_of_every_key(parallelism: int) -> None:
     records = Script([1, 2, 3, EPOCH, 1, 2, CRASH, EPOCH, 1, 2, 3])
     rules = Script([EPOCH, 100, 1000, EPOCH, -1])
-    values, _ = informed(Raised(), records, rules, key=lambda n: n, parallelism=parallelism)
-    told: dict[int, list[Any]] = defaultdict(list)
+    values, _ = run_broadcast(Raised(), records, rules, key=lambda n: n, parallelism=parallelism)
+    counts: dict[int, list[Any]] = defaultdict(list)
     for key, *rest in values:
-        told[key].append(tuple(rest))
-    assert told[1] == [(1, [1]), (1102, [1, 1]), (1102, [1])]
-    assert told[2] == [(1, [2]), (1102, [2, 2]), (1102, [2])]
-    assert told[3] == [(1, [3]), (1101, [3])]
+        counts[key].append(tuple(rest))
+    assert counts[1] == [(1, [1]), (1102, [1, 1]), (1102, [1])]
+    assert counts[2] == [(1, [2]), (1102, [2, 2]), (1102, [2])]
+    assert counts[3] == [(1, [3]), (1101, [3])]
 
 
 class Reminder(KeyedBroadcastProcessFunction):  # type: ignore[type-arg]
-    """Sets the timer a rule asks for, and tells the rules when it fires."""
+    """Sets the timer that a rule requests, and emits the rules when it fires."""
 
     def process_element(self, value: Any, ctx: Any) -> None:
         ctx.timer_service().register_event_time_timer(ctx.get_broadcast_state(RULES).get("wait"))
@@ -365,7 +371,7 @@ class Reminder(KeyedBroadcastProcessFunction):  # type: ignore[type-arg]
         assert ctx.timestamp() == 3 and ctx.current_processing_time() == 1_000 and ctx.current_watermark() < 0
 
     def process_broadcast_element(self, value: Change, ctx: Any) -> None:
-        changed(ctx.get_broadcast_state(RULES), value)
+        apply_change(ctx.get_broadcast_state(RULES), value)
 
     def on_timer(self, timestamp: int, ctx: Any) -> Iterable[Any]:
         rules = sorted(ctx.get_broadcast_state(RULES).items())
@@ -383,11 +389,11 @@ def test_timers_read_broadcast_state() -> None:
         records.key_by(lambda value: value).connect(rules.broadcast(RULES)).process(Reminder()).sink_to(out)
 
     early, late = run(build, clock=clock)[out]
-    assert early == ("k", 1_500, "PROCESSING_TIME", [("wait", 50)]), "it had come before the epoch's rules"
+    assert early == ("k", 1_500, "PROCESSING_TIME", [("wait", 50)]), "it preceded the epoch's rules"
     assert late == ("k", 50, "EVENT_TIME", [("new", 1), ("wait", 50)])
 
 
-# --- what is refused --------------------------------------------------------------------------------------------------
+# --- refusals ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -395,7 +401,7 @@ def numbers() -> DataStream:
     return StreamExecutionEnvironment().from_collection([1, 2], Types.LONG())
 
 
-def test_broadcast_takes_map_descriptors_of_different_names(numbers: DataStream) -> None:
+def test_broadcast_requires_map_descriptors_with_distinct_names(numbers: DataStream) -> None:
     with Refused("expected a MapStateDescriptor"):
         numbers.broadcast(COUNT)  # type: ignore[call-overload]
     with Refused("two descriptors are named 'rules'"):
@@ -406,7 +412,7 @@ def test_broadcast_takes_map_descriptors_of_different_names(numbers: DataStream)
         numbers.broadcast(mortal)
 
 
-def test_keyed_and_plain_streams_take_their_own_functions(numbers: DataStream) -> None:
+def test_keyed_and_plain_streams_reject_each_others_functions(numbers: DataStream) -> None:
     class Plain(ProcessFunction):
         def process_element(self, value: Any, ctx: Any) -> None:
             return None
@@ -422,8 +428,8 @@ def test_keyed_and_plain_streams_take_their_own_functions(numbers: DataStream) -
         StreamExecutionEnvironment().from_collection([1]).connect(rules)
 
 
-class Asks(KeyedBroadcastProcessFunction):  # type: ignore[type-arg]
-    """Calls what it is given: `element` for records, `broadcast` for rules, `timer` when one fires."""
+class CallsContext(KeyedBroadcastProcessFunction):  # type: ignore[type-arg]
+    """Calls its arguments: `element` for records, `broadcast` for rules, `timer` when one fires."""
 
     def __init__(self, element: Any = None, broadcast: Any = None, timer: Any = None) -> None:
         self.element, self.broadcast, self.timer = element, broadcast, timer
@@ -452,34 +458,49 @@ def nothing_with(key: Any, state: Any) -> None:
 @pytest.mark.parametrize(
     ("function", "words"),
     [
-        (Asks(element=lambda ctx: ctx.get_broadcast_state(RULES).put("a", 1)), "Write it in process_broadcast_element"),
-        (Asks(element=lambda ctx: ctx.get_broadcast_state(RULES).clear()), "the copies would differ"),
-        (Asks(timer=lambda ctx: ctx.get_broadcast_state(RULES).remove("a")), "Write it in process_broadcast_element"),
         (
-            Asks(element=lambda ctx: ctx.get_broadcast_state(MapStateDescriptor("x", Types.LONG(), Types.LONG()))),
+            CallsContext(element=lambda ctx: ctx.get_broadcast_state(RULES).put("a", 1)),
+            "Write it in process_broadcast_element",
+        ),
+        (CallsContext(element=lambda ctx: ctx.get_broadcast_state(RULES).clear()), "the copies would differ"),
+        (
+            CallsContext(timer=lambda ctx: ctx.get_broadcast_state(RULES).remove("a")),
+            "Write it in process_broadcast_element",
+        ),
+        (
+            CallsContext(
+                element=lambda ctx: ctx.get_broadcast_state(MapStateDescriptor("x", Types.LONG(), Types.LONG()))
+            ),
             r"has no broadcast state 'x'; it has \['rules'\]. Pass its descriptor to broadcast",
         ),
         (
-            Asks(broadcast=lambda _, ctx: ctx.get_broadcast_state(MapStateDescriptor("y", Types.LONG(), Types.LONG()))),
+            CallsContext(
+                broadcast=lambda _, ctx: ctx.get_broadcast_state(MapStateDescriptor("y", Types.LONG(), Types.LONG()))
+            ),
             "has no broadcast state 'y'",
         ),
         (
-            Asks(element=lambda ctx: ctx.get_broadcast_state(MapStateDescriptor("rules", Types.LONG(), Types.LONG()))),
+            CallsContext(
+                element=lambda ctx: ctx.get_broadcast_state(MapStateDescriptor("rules", Types.LONG(), Types.LONG()))
+            ),
             "Use one descriptor for both",
         ),
-        (Asks(broadcast=lambda me, ctx: me.count.value()), "keyed state was used outside a keyed call"),
+        (CallsContext(broadcast=lambda me, ctx: me.count.value()), "keyed state was used outside a keyed call"),
         (
-            Asks(
+            CallsContext(
                 broadcast=lambda _, ctx: ctx.apply_to_keyed_state(ValueStateDescriptor("z", Types.LONG()), nothing_with)
             ),
             r"it has \['count'\]. Request it in open\(\)",
         ),
-        (Asks(broadcast=lambda _, ctx: ctx.get_broadcast_state(RULES).put("a", "text")), "broadcast state 'rules'"),
+        (
+            CallsContext(broadcast=lambda _, ctx: ctx.get_broadcast_state(RULES).put("a", "text")),
+            "broadcast state 'rules'",
+        ),
     ],
 )
-def test_what_a_function_must_not_do_fails_the_job_and_says_what_to_do(function: Any, words: str) -> None:
+def test_forbidden_context_calls_fail_the_job_with_advice(function: Any, words: str) -> None:
     with pytest.raises(JobFailedError, match=words):
-        informed(function, Script([1]), Script([1]), key=lambda n: n)
+        run_broadcast(function, Script([1]), Script([1]), key=lambda n: n)
 
 
 def test_the_plan_shows_the_broadcast_states(numbers: DataStream) -> None:

@@ -1,6 +1,6 @@
-"""Connected streams: the order of two inputs, what they share, event time across them, and what is refused.
+"""Connected streams: the order of two inputs, shared state, event time across both, and rejected programs.
 
-That they give one answer at every parallelism and epoch size is tested by the programs of `programs/connected.py`.
+The programs of `programs/connected.py` test that results are the same at every parallelism and epoch size.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from millstream.testing import CRASH, EPOCH, Collect, ManualClock, Pause, Result
 SIDE = OutputTag("side")
 
 
-class Told(CoMapFunction):
+class TagsInput(CoMapFunction):
     def map1(self, value: Any) -> Any:
         return 1, value
 
@@ -58,7 +58,7 @@ class Stamped(CoProcessFunction):
 
 
 class Log(KeyedCoProcessFunction):
-    """All that its key has seen so far, for every record."""
+    """For every record, all earlier records of its key."""
 
     def open(self, runtime_context: Any) -> None:
         self.seen = runtime_context.get_list_state(ListStateDescriptor("seen", Types.STRING()))
@@ -77,7 +77,7 @@ class Log(KeyedCoProcessFunction):
 def connected(
     function: Any, first: Script, second: Script, key: Any = None, method: str = "process", **options: Any
 ) -> tuple[list[Any], Result]:
-    """What a function gives for two scripts; with `key`, both are keyed by it."""
+    """The output of a function for two scripts; with `key`, both are keyed by it."""
     out = Collect("out")
 
     def build(env: StreamExecutionEnvironment) -> None:
@@ -93,30 +93,30 @@ def connected(
 # --- order ------------------------------------------------------------------------------------------------------------
 
 
-def test_within_an_epoch_the_first_stream_comes_first_and_each_in_its_order() -> None:
-    values, result = connected(Told(), Script([1, 2, EPOCH, 3]), Script(["x", "y", EPOCH, "z"]), method="map")
+def test_within_an_epoch_the_first_stream_precedes_the_second_and_each_is_in_order() -> None:
+    values, result = connected(TagsInput(), Script([1, 2, EPOCH, 3]), Script(["x", "y", EPOCH, "z"]), method="map")
     assert values == [(1, 1), (1, 2), (2, "x"), (2, "y"), (1, 3), (2, "z")]
     assert result.epochs == 2
 
 
-def test_which_source_was_made_first_makes_no_difference_to_the_order() -> None:
+def test_the_order_is_independent_of_which_source_was_created_first() -> None:
     out = Collect()
 
     def build(env: StreamExecutionEnvironment) -> None:
         early, late = env.add_source(Script(["x", "y"])), env.add_source(Script([1, 2]))
-        late.connect(early).map(Told()).sink_to(out)
+        late.connect(early).map(TagsInput()).sink_to(out)
 
     assert run(build)[out] == [(1, 1), (1, 2), (2, "x"), (2, "y")]
 
 
-def test_a_repeated_epoch_has_the_same_order() -> None:
+def test_a_replayed_epoch_has_the_same_order() -> None:
     first, second = Script([1, EPOCH, 2, CRASH, 3]), Script(["x", EPOCH, "y", "z"])
-    values, result = connected(Told(), first, second, method="map")
+    values, result = connected(TagsInput(), first, second, method="map")
     assert values == [(1, 1), (2, "x"), (1, 2), (1, 3), (2, "y"), (2, "z")]
     assert result.restarts == 1
 
 
-def test_a_flat_map_may_give_many_values_or_none() -> None:
+def test_a_flat_map_may_emit_many_values_or_none() -> None:
     values, _ = connected(Twice(), Script([1, 2]), Script(["x"]), method="flat_map")
     assert values == [1, 1, 2, 2]
 
@@ -126,7 +126,7 @@ def test_a_stream_can_be_connected_with_itself() -> None:
 
     def build(env: StreamExecutionEnvironment) -> None:
         numbers = env.add_source(Script([1, 2], type_info=Types.LONG()))
-        numbers.connect(numbers).map(Told()).sink_to(out)
+        numbers.connect(numbers).map(TagsInput()).sink_to(out)
 
     assert run(build)[out] == [(1, 1), (1, 2), (2, 1), (2, 2)]
 
@@ -140,15 +140,15 @@ def cut(epochs: list[list[int]]) -> Script:
 
 
 def by_reference(first: list[list[int]], second: list[list[int]], keys: int) -> dict[int, list[list[str]]]:
-    """The slow, obvious way: epoch by epoch, all of the first input, then all of the second."""
+    """The slow reference: epoch by epoch, all of the first input, then all of the second."""
     seen: dict[int, list[str]] = defaultdict(list)
-    told: dict[int, list[list[str]]] = defaultdict(list)
+    outputs: dict[int, list[list[str]]] = defaultdict(list)
     for epoch in range(max(len(first), len(second))):
         for name, epochs in (("a", first), ("b", second)):
             for value in epochs[epoch] if epoch < len(epochs) else ():
                 seen[value % keys].append(f"{name}{value}")
-                told[value % keys].append(list(seen[value % keys]))
-    return dict(told)
+                outputs[value % keys].append(list(seen[value % keys]))
+    return dict(outputs)
 
 
 @pytest.mark.slow
@@ -158,17 +158,17 @@ def test_keyed_streams_share_state_in_the_order_of_the_reference(
     first: list[list[int]], second: list[list[int]], keys: int, parallelism: int
 ) -> None:
     values, _ = connected(Log(), cut(first), cut(second), lambda n: n % keys, parallelism=parallelism)
-    told: dict[int, list[list[str]]] = defaultdict(list)
+    outputs: dict[int, list[list[str]]] = defaultdict(list)
     for key, seen in values:
-        told[key].append(seen)
-    assert told == by_reference(first, second, keys)
+        outputs[key].append(seen)
+    assert outputs == by_reference(first, second, keys)
 
 
 # --- state and timers -------------------------------------------------------------------------------------------------
 
 
 class Matched(KeyedCoProcessFunction):
-    """Pairs an order with its payment, and complains of those without one."""
+    """Pairs an order with its payment, and reports orders without one."""
 
     def open(self, runtime_context: Any) -> None:
         self.order = runtime_context.get_state(ValueStateDescriptor("order", Types.STRING()))
@@ -188,7 +188,7 @@ class Matched(KeyedCoProcessFunction):
 
 
 @pytest.mark.parametrize("parallelism", [1, 2, 3])
-def test_timers_of_one_stream_see_what_the_other_did(parallelism: int) -> None:
+def test_timers_of_one_stream_see_state_written_by_the_other(parallelism: int) -> None:
     paid, unpaid = Collect(), Collect()
     strategy = WatermarkStrategy.no_watermarks().with_timestamp_assigner(lambda value, _: value[2])
 
@@ -228,9 +228,9 @@ def test_state_is_shared_after_a_restart_at_another_parallelism() -> None:
     store = fresh_name("connected")
     first, second = Script([1, 2, EPOCH, 3, 4, EPOCH, 5, 6]), Script([1, 2, EPOCH, EPOCH, 3, 4, 5, 6])
     connected(Log(), first, second, lambda n: n % 2, parallelism=2, store=store, epochs=1)
-    connected(Log(), first, second, lambda n: n % 2, parallelism=3, store=store, epochs=3)  # 2 is the stop
+    connected(Log(), first, second, lambda n: n % 2, parallelism=3, store=store, epochs=3)  # epoch 2 is the stop
     values, result = connected(Log(), first, second, lambda n: n % 2, parallelism=1, store=store)
-    assert result.manifests[0].epoch == 5, "the last run did not go on where the second stopped"
+    assert result.manifests[0].epoch == 5, "the last run did not continue where the second stopped"
     assert max((seen for key, seen in values if key == 0), key=len) == ["a2", "b2", "a4", "a6", "b4", "b6"]
     assert max((seen for key, seen in values if key == 1), key=len) == ["a1", "b1", "a3", "a5", "b3", "b5"]
 
@@ -246,7 +246,7 @@ class Counted(CoMapFunction):
     map2 = map1
 
 
-def test_a_map_over_keyed_streams_holds_state_of_the_key() -> None:
+def test_a_map_over_keyed_streams_has_keyed_state() -> None:
     values, _ = connected(Counted(), Script([1, 2, EPOCH, 1]), Script([1, EPOCH, 2]), lambda n: n, method="map")
     assert values == [(1, 1), (2, 1), (1, 2), (1, 3), (2, 2)]
 
@@ -258,7 +258,7 @@ def test_fields_of_typed_streams_are_keys_of_one_type() -> None:
     def build(env: StreamExecutionEnvironment) -> None:
         left = env.from_collection([Row(1, "a"), Row(2, "b")], pair).key_by("id")
         right = env.from_collection([(1.5, 1), (2.5, 2)], Types.TUPLE([Types.DOUBLE(), Types.LONG()])).key_by(1)
-        left.connect(right).map(Counted()).map(lambda told: told[1], Types.LONG()).sink_to(out)
+        left.connect(right).map(Counted()).map(lambda counted: counted[1], Types.LONG()).sink_to(out)
 
     assert sorted(run(build, parallelism=2)[out]) == [1, 1, 2, 2]
 
@@ -266,7 +266,7 @@ def test_fields_of_typed_streams_are_keys_of_one_type() -> None:
 # --- event time -------------------------------------------------------------------------------------------------------
 
 
-def test_records_keep_their_times_and_event_time_is_that_of_the_slower_stream() -> None:
+def test_records_retain_their_times_and_the_slower_stream_determines_the_watermark() -> None:
     main, side = Collect(), Collect()
     strategy = WatermarkStrategy.no_watermarks().with_timestamp_assigner(lambda value, _: value * 10)
 
@@ -278,12 +278,12 @@ def test_records_keep_their_times_and_event_time_is_that_of_the_slower_stream() 
         processed.get_side_output(SIDE).sink_to(side)
 
     result = run(build)
-    assert [told[:2] for told in result[main]] == [(1, 10), (2, 20), (3, 30)]
+    assert [row[:2] for row in result[main]] == [(1, 10), (2, 20), (3, 30)]
     assert result[main][1][2] == 30
     assert result[side] == [(1, 10), (2, 20)]
 
 
-def test_an_idle_stream_does_not_hold_event_time_back() -> None:
+def test_an_idle_stream_does_not_hold_back_the_watermark() -> None:
     out = Collect()
     clock = ManualClock(now_ms=0)
 
@@ -299,7 +299,7 @@ def test_an_idle_stream_does_not_hold_event_time_back() -> None:
     assert marks == sorted(marks) and marks[-1] >= 19, marks
 
 
-# --- what is refused --------------------------------------------------------------------------------------------------
+# --- refusals ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -307,22 +307,22 @@ def numbers() -> DataStream:
     return StreamExecutionEnvironment().from_collection([1, 2], Types.LONG())
 
 
-def test_keys_of_different_types_are_refused(numbers: DataStream) -> None:
+def test_connected_keys_of_different_types_are_rejected(numbers: DataStream) -> None:
     texts = numbers.map(str, Types.STRING())
     keyed = numbers.key_by(lambda n: n, Types.LONG())
     with Refused("LONG", "STRING", "key_type="):
         keyed.connect(texts.key_by(lambda text: text, Types.STRING())).process(Log())
     with Refused("LONG", "undeclared"):
-        keyed.connect(texts.key_by(lambda text: text)).map(Told())
+        keyed.connect(texts.key_by(lambda text: text)).map(TagsInput())
 
 
 def test_a_key_on_one_side_only_is_refused(numbers: DataStream) -> None:
     keyed = numbers.key_by(lambda n: n)
     with Refused("the first stream is keyed and the second is not", "key_by(selector1, selector2)"):
-        keyed.connect(numbers).map(Told())
+        keyed.connect(numbers).map(TagsInput())
     with Refused("the second stream is keyed and the first is not"):
         numbers.connect(keyed).process(Stamped())
-    keyed.connect(numbers).key_by(lambda n: n, lambda n: n).map(Told())
+    keyed.connect(numbers).key_by(lambda n: n, lambda n: n).map(TagsInput())
 
 
 def test_a_keyed_function_needs_keys(numbers: DataStream) -> None:
@@ -330,7 +330,7 @@ def test_a_keyed_function_needs_keys(numbers: DataStream) -> None:
         numbers.connect(numbers).process(Log())
 
 
-def test_a_function_for_something_else_is_refused(numbers: DataStream) -> None:
+def test_a_function_of_another_kind_is_rejected(numbers: DataStream) -> None:
     class Plain(MapFunction):
         def map(self, value: Any) -> Any:
             return value
@@ -338,12 +338,12 @@ def test_a_function_for_something_else_is_refused(numbers: DataStream) -> None:
     both = numbers.connect(numbers)
     with Refused("found a MapFunction (Plain), expected CoMapFunction", "map()"):
         both.map(Plain())  # type: ignore[arg-type]
-    with Refused("found the class Told", "Told()"):
-        both.map(Told)  # type: ignore[arg-type]
+    with Refused("found the class TagsInput", "TagsInput()"):
+        both.map(TagsInput)  # type: ignore[arg-type]
     with Refused("expected CoFlatMapFunction"):
         both.flat_map(lambda n: [n])  # type: ignore[arg-type]
-    with Refused("found a CoMapFunction (Told), expected CoProcessFunction"):
-        both.process(Told())  # type: ignore[arg-type]
+    with Refused("found a CoMapFunction (TagsInput), expected CoProcessFunction"):
+        both.process(TagsInput())  # type: ignore[arg-type]
 
 
 def test_only_streams_of_one_environment_can_be_connected(numbers: DataStream) -> None:
@@ -369,7 +369,7 @@ def test_a_failure_names_the_record_and_the_operator() -> None:
     assert "'x'" in raised.value.report
 
 
-def test_the_plan_tells_the_inputs_apart(numbers: DataStream) -> None:
+def test_the_plan_names_both_inputs(numbers: DataStream) -> None:
     env = numbers.get_execution_environment()
     numbers.connect(numbers.map(str)).key_by(lambda n: n, str).process(Log()).sink_to(Collect())
     plan = env.explain()

@@ -1,4 +1,4 @@
-"""An error about None gets a hint where Python says it, and none where the message already says what to do."""
+"""Errors about None get a hint where the message is Python's, and none where it already contains advice."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def refuse(value: object, kind: type[Exception]) -> None:
 
 
 @pytest.mark.parametrize(("kind", "has_hint"), [(TypeError, True), (TypeMismatchError, False)])
-def test_only_what_python_says_of_none_gets_a_hint(kind: type[Exception], has_hint: bool) -> None:
+def test_only_pythons_own_errors_about_none_get_a_hint(kind: type[Exception], has_hint: bool) -> None:
     state = Nothing()
     with pytest.raises(kind) as raised:
         refuse(state.value(), kind)

@@ -1,4 +1,4 @@
-"""Windows of event time take records whose timestamps are times, and say so of others, if they can before it runs."""
+"""Event-time windows accept records with valid timestamps, and reject others, before the job starts where possible."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ WINDOWS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("windows", WINDOWS)
 @pytest.mark.parametrize("stamp", [2**63 - 1, EVENT_TIME_MAX + 1, -EVENT_TIME_MAX - 1])
-def test_a_timestamp_that_is_no_time_fails_the_job_with_its_record(windows: str, stamp: int) -> None:
+def test_an_invalid_timestamp_fails_the_job_with_its_record(windows: str, stamp: int) -> None:
     with pytest.raises(JobFailedError, match="which is out of range") as caught:
         run(lambda env: WINDOWS[windows](timed(env, 5, stamp)).sink_to(Collect()))
     assert f"record    ('k', {stamp})" in caught.value.report
@@ -80,7 +80,7 @@ def test_results_of_windows_without_an_end_are_refused_before_the_job_runs(endle
     assert "test_event_times.py:" in str(caught.value)
 
 
-def test_results_of_windows_without_an_end_can_be_given_times() -> None:
+def test_results_of_windows_without_an_end_can_be_assigned_timestamps() -> None:
     out = Collect()
 
     def build(env: StreamExecutionEnvironment) -> None:

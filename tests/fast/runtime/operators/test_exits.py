@@ -1,4 +1,4 @@
-"""A function that calls sys.exit, or raises KeyboardInterrupt, fails its job and nothing else."""
+"""A function that calls sys.exit or raises KeyboardInterrupt fails its job and nothing else."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def failure_of(function: Any, method: str = "map") -> JobFailedError:
     return caught.value
 
 
-def test_sys_exit_in_a_function_is_told_with_its_record_and_line() -> None:
+def test_sys_exit_in_a_function_is_reported_with_its_record_and_line() -> None:
     error = failure_of(leave)
     assert error.message.startswith("'Map' failed: SystemExit: the function called sys.exit(3)")
     assert "record    2" in error.report and "sys.exit(3)" in error.report
 
 
-def test_sys_exit_in_open_is_told_as_a_failure_of_open() -> None:
+def test_sys_exit_in_open_is_reported_as_a_failure_of_open() -> None:
     class Leaves(MapFunction):
         def open(self, runtime_context: Any) -> None:
             sys.exit()
@@ -47,7 +47,7 @@ def test_sys_exit_in_open_is_told_as_a_failure_of_open() -> None:
     assert "(open)" in failure_of(Leaves()).report
 
 
-def test_a_keyboard_interrupt_raised_by_a_function_is_its_failure() -> None:
+def test_a_keyboard_interrupt_raised_by_a_function_is_reported_as_its_failure() -> None:
     class Interrupts(ProcessFunction):
         def process_element(self, value: int, ctx: Any) -> Any:
             raise KeyboardInterrupt
@@ -75,10 +75,10 @@ def _work(function: Callable[[int], int]) -> None:
         _Worker().work(function)
 
 
-def test_a_keyboard_interrupt_raised_in_the_main_thread_of_a_worker_is_the_functions(
+def test_a_keyboard_interrupt_in_the_main_thread_of_a_worker_is_reported_as_the_functions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(explanations, "PACKAGE_FOLDER", __file__)  # the worker of this test is the engine
+    monkeypatch.setattr(explanations, "PACKAGE_FOLDER", __file__)  # this test's worker is the engine itself
 
     def interrupt(value: int) -> int:
         exec("raise KeyboardInterrupt")  # a line of another file: the function's
@@ -89,7 +89,7 @@ def test_a_keyboard_interrupt_raised_in_the_main_thread_of_a_worker_is_the_funct
     assert caught.value.report.error == "KeyboardInterrupt" and caught.value.report.record == "1"
 
 
-def test_a_real_interrupt_stays_one() -> None:
+def test_a_real_interrupt_is_not_converted() -> None:
     def interrupted(value: int) -> int:
         signal.raise_signal(signal.SIGINT)
         return value
@@ -98,6 +98,6 @@ def test_a_real_interrupt_stays_one() -> None:
         _work(interrupted)
 
 
-def test_an_exit_outside_of_any_operator_stays_one() -> None:
+def test_an_exit_outside_of_any_operator_is_not_converted() -> None:
     with pytest.raises(SystemExit), exits_as_failures():
         sys.exit(1)

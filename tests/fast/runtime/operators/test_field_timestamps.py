@@ -1,4 +1,6 @@
-"""Timestamps from a field: as a column or a record at a time, they are the same; what is no time is refused."""
+"""Timestamps from a field: read as a column or record by record, they are the same; values that are not times are
+rejected.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ INTS = Types.TUPLE([Types.STRING(), Types.INT()])
 DATES = Types.ROW_NAMED(["what", "at"], [Types.STRING(), Types.SQL_TIMESTAMP()])
 
 
-def stamped(values: list[Any], type_info: TypeInformation | None, field: int | str) -> list[int]:
+def timestamps_of(values: list[Any], type_info: TypeInformation | None, field: int | str) -> list[int]:
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(field)
     keeper = Timekeeper(strategy, EventTimeState(), UserCall("source", "uid", "job.py:1"))
     stamps = keeper.stamp(Batch.of_values(values, type_info)).timestamps
@@ -34,24 +36,29 @@ def stamped(values: list[Any], type_info: TypeInformation | None, field: int | s
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.just("a"), TIMES)))
-def test_a_field_of_milliseconds_is_the_time_typed_or_not(values: list[Any]) -> None:
+def test_a_typed_or_untyped_field_of_milliseconds_is_the_timestamp(values: list[Any]) -> None:
     expected = [time for _, time in values]
-    assert stamped(values, LONGS, 1) == stamped(values, None, 1) == stamped(values, LONGS, "f1") == expected
+    assert (
+        timestamps_of(values, LONGS, 1)
+        == timestamps_of(values, None, 1)
+        == timestamps_of(values, LONGS, "f1")
+        == expected
+    )
 
 
 @settings(deadline=None)
 @given(st.lists(MOMENTS))
-def test_a_field_of_datetimes_is_the_time_in_utc_rounded_down(moments: list[datetime.datetime]) -> None:
+def test_a_field_of_datetimes_is_the_timestamp_in_utc_rounded_down(moments: list[datetime.datetime]) -> None:
     rows = [Row(what="a", at=moment.replace(fold=0)) for moment in moments]
-    assert stamped(rows, DATES, "at") == stamped(rows, DATES, 1) == stamped(rows, None, "at")
+    assert timestamps_of(rows, DATES, "at") == timestamps_of(rows, DATES, 1) == timestamps_of(rows, None, "at")
 
 
-def test_narrow_integers_are_times_too() -> None:
-    assert stamped([("a", 7), ("b", -1)], INTS, 1) == [7, -1]
+def test_narrow_integers_are_timestamps() -> None:
+    assert timestamps_of([("a", 7), ("b", -1)], INTS, 1) == [7, -1]
 
 
 @pytest.mark.parametrize(
-    ("values", "type_info", "field", "said"),
+    ("values", "type_info", "field", "message"),
     [
         ([("a", None)], LONGS, 1, "returned None"),
         ([("a", 1)], LONGS, 0, "returned 'a'"),
@@ -62,12 +69,14 @@ def test_narrow_integers_are_times_too() -> None:
         ([("a", 1.5)], None, 1, "returned 1.5"),
     ],
 )
-def test_what_is_no_time_is_refused_with_the_record(values: Any, type_info: Any, field: Any, said: str) -> None:
+def test_an_invalid_timestamp_is_rejected_with_its_record(
+    values: Any, type_info: Any, field: Any, message: str
+) -> None:
     with pytest.raises(UserFailureError) as caught:
-        stamped(values, type_info, field)
-    assert said in caught.value.report.message and caught.value.report.record is not None
+        timestamps_of(values, type_info, field)
+    assert message in caught.value.report.message and caught.value.report.record is not None
 
 
-def test_a_bool_is_no_field() -> None:
+def test_a_bool_is_not_a_field_name() -> None:
     with pytest.raises(ProgramError, match="name of a field"):
         WatermarkStrategy.no_watermarks().with_timestamp_assigner(True)

@@ -1,6 +1,6 @@
-"""Keyed process functions: time-to-live, timers of processing time, and what is refused.
+"""Keyed process functions: time-to-live, processing-time timers, and rejected programs.
 
-The states themselves, at every parallelism and epoch size, are tested by the programs of `programs/stateful.py`.
+The programs of `programs/stateful.py` test the states themselves, at every parallelism and epoch size.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from millstream.testing import CRASH, EPOCH, Collect, ManualClock, Pause, Result
 SECOND = 1_000
 
 
-def ran(function: Any, items: list[Any], clock: ManualClock | None = None, **options: Any) -> list[Any]:
-    """What `function` gives for `items`, all of one key, in one subtask."""
+def run_function(function: Any, items: list[Any], clock: ManualClock | None = None, **options: Any) -> list[Any]:
+    """The output of `function` for `items`, all of one key, in one subtask."""
     return result_of(function, items, clock, **options)[0]
 
 
@@ -47,7 +47,7 @@ def result_of(
 
 
 class CountWithTtl(KeyedProcessFunction):
-    """The count so far, in a state that forgets."""
+    """The count so far, in a state with a TTL."""
 
     def __init__(self, ttl: StateTtlConfig) -> None:
         self.ttl = ttl
@@ -68,20 +68,20 @@ def ttl(seconds: int) -> Any:
     return StateTtlConfig.new_builder(Duration.of_seconds(seconds))
 
 
-def test_a_value_is_forgotten_when_its_time_is_over() -> None:
+def test_a_value_expires_when_its_ttl_has_passed() -> None:
     items = [1, Pause(4 * SECOND), 2, Pause(4 * SECOND), 3, Pause(6 * SECOND), 4]
-    assert ran(CountWithTtl(ttl(5).build()), items) == [1, 2, 3, 1]
+    assert run_function(CountWithTtl(ttl(5).build()), items) == [1, 2, 3, 1]
 
 
-def test_reading_renews_a_value_only_if_it_is_configured_so() -> None:
+def test_reading_renews_a_ttl_only_if_configured() -> None:
     items = [1, Pause(3 * SECOND), -2, Pause(3 * SECOND), -3]
-    assert ran(CountWithTtl(ttl(5).build()), items) == [1, 2, 1]
-    assert ran(CountWithTtl(ttl(5).update_ttl_on_read_and_write().build()), items) == [1, 2, 2]
+    assert run_function(CountWithTtl(ttl(5).build()), items) == [1, 2, 1]
+    assert run_function(CountWithTtl(ttl(5).update_ttl_on_read_and_write().build()), items) == [1, 2, 2]
 
 
-def test_an_expired_value_may_be_seen_until_it_is_cleaned_up_if_it_is_configured_so() -> None:
+def test_an_expired_value_may_be_read_until_cleanup_if_configured() -> None:
     items = [1, Pause(6 * SECOND), 2]
-    assert ran(CountWithTtl(ttl(5).return_expired_if_not_cleaned_up().build()), items) == [1, 2]
+    assert run_function(CountWithTtl(ttl(5).return_expired_if_not_cleaned_up().build()), items) == [1, 2]
 
 
 class ListAndMapWithTtl(KeyedProcessFunction):
@@ -99,15 +99,15 @@ class ListAndMapWithTtl(KeyedProcessFunction):
         yield list(self.values.get()), sorted(self.names.items())
 
 
-def test_elements_and_entries_are_forgotten_one_by_one() -> None:
+def test_elements_and_entries_expire_one_by_one() -> None:
     items = [1, Pause(3 * SECOND), 2, Pause(3 * SECOND), 3]
-    told = ran(ListAndMapWithTtl(), items)
-    assert told[1] == ([1, 2], [(1, "1"), (2, "2")])
-    assert told[2] == ([2, 3], [(2, "2"), (3, "3")])
+    outputs = run_function(ListAndMapWithTtl(), items)
+    assert outputs[1] == ([1, 2], [(1, "1"), (2, "2")])
+    assert outputs[2] == ([2, 3], [(2, "2"), (3, "3")])
 
 
 class Reminder(KeyedProcessFunction):
-    """Tells a number again two seconds of processing time after it came."""
+    """Emits a number again two seconds of processing time after it arrived."""
 
     def open(self, runtime_context: Any) -> None:
         self.last = runtime_context.get_state(ValueStateDescriptor("last", Types.LONG()))
@@ -121,16 +121,16 @@ class Reminder(KeyedProcessFunction):
         yield self.last.value(), timestamp, ctx.time_domain().name
 
 
-def test_a_timer_of_processing_time_fires_before_the_records_of_its_epoch() -> None:
-    told = ran(Reminder(), [1, Pause(2 * SECOND), 2, Pause(3 * SECOND), 3])
-    assert told == [(1, 2 * SECOND, "PROCESSING_TIME"), (2, 4 * SECOND, "PROCESSING_TIME")]
+def test_a_processing_time_timer_fires_before_the_records_of_its_epoch() -> None:
+    outputs = run_function(Reminder(), [1, Pause(2 * SECOND), 2, Pause(3 * SECOND), 3])
+    assert outputs == [(1, 2 * SECOND, "PROCESSING_TIME"), (2, 4 * SECOND, "PROCESSING_TIME")]
 
 
-def test_timers_of_processing_time_that_have_not_come_do_not_fire_at_the_end() -> None:
-    assert ran(Reminder(), [1, EPOCH, 2]) == []
+def test_processing_time_timers_that_are_not_due_do_not_fire_at_the_end() -> None:
+    assert run_function(Reminder(), [1, EPOCH, 2]) == []
 
 
-def test_the_manifest_says_when_the_next_timer_is_due_and_what_state_there_is() -> None:
+def test_the_manifest_has_the_time_of_the_next_timer_and_the_states() -> None:
     _, result = result_of(Reminder(), [1, EPOCH, 2])
     account = next(state["subtasks"]["0"] for state in result.manifests[0].states.values() if "subtasks" in state)
     assert account["wake_ms"] == 2 * SECOND
@@ -138,7 +138,7 @@ def test_the_manifest_says_when_the_next_timer_is_due_and_what_state_there_is() 
 
 
 class Broken(KeyedProcessFunction):
-    """Does one wrong thing."""
+    """Makes one mistake."""
 
     def __init__(self, wrong: str) -> None:
         self.wrong = wrong
@@ -173,9 +173,9 @@ class Broken(KeyedProcessFunction):
         ("raises", r"ValueError: no"),
     ],
 )
-def test_a_wrong_use_of_state_is_named_with_operator_and_line(wrong: str, words: str) -> None:
+def test_a_misuse_of_state_is_reported_with_operator_and_line(wrong: str, words: str) -> None:
     with pytest.raises(JobFailedError, match=words) as caught:
-        ran(Broken(wrong), [7])
+        run_function(Broken(wrong), [7])
     assert "test_keyed_process.py" in str(caught.value)
 
 
@@ -184,7 +184,7 @@ class SetsATimer(ProcessFunction):
         ctx.timer_service().register_event_time_timer(1)
 
 
-class AsksForState(ProcessFunction):
+class RequestsState(ProcessFunction):
     def open(self, runtime_context: Any) -> None:
         runtime_context.get_state(ValueStateDescriptor("total", Types.LONG()))
 
@@ -192,8 +192,8 @@ class AsksForState(ProcessFunction):
         return None
 
 
-@pytest.mark.parametrize("function", [SetsATimer(), AsksForState()])
-def test_timers_and_state_without_a_key_say_to_call_key_by(function: ProcessFunction) -> None:
+@pytest.mark.parametrize("function", [SetsATimer(), RequestsState()])
+def test_errors_for_timers_and_state_without_a_key_advise_key_by(function: ProcessFunction) -> None:
     with pytest.raises(JobFailedError, match=r"key_by"):
         run(lambda env: env.from_collection([1]).process(function).sink_to(Collect()), parallelism=1)
 
@@ -209,17 +209,19 @@ def test_a_key_selector_that_raises_shows_the_record() -> None:
     assert "record    0" in caught.value.report
 
 
-def test_a_damaged_segment_stops_the_job_and_names_the_newest_whole_epoch() -> None:
+def test_a_damaged_segment_stops_the_job_with_the_newest_intact_epoch() -> None:
     name = fresh_name("damaged")
     items = [1, EPOCH, 2, EPOCH, 3, EPOCH, 4]
     with pytest.raises(JobFailedError):
-        ran(CountWithTtl(ttl(500).build()), [*items[:5], CRASH], store=name, restart=RestartStrategies.no_restart())
+        run_function(
+            CountWithTtl(ttl(500).build()), [*items[:5], CRASH], store=name, restart=RestartStrategies.no_restart()
+        )
     store = open_store(f"memory://{name}")
     newest = store.list("segments")[-1]
     data = store.get(newest)
     store.put(newest, data[:64] + bytes(byte ^ 255 for byte in data[64:96]) + data[96:])
     with pytest.raises(JobFailedError, match=r"state 'count'|State 'count'") as caught:
-        ran(CountWithTtl(ttl(500).build()), items, store=name)
-    said = str(caught.value)
-    assert newest in said and "The newest intact epoch is" in said
+        run_function(CountWithTtl(ttl(500).build()), items, store=name)
+    message = str(caught.value)
+    assert newest in message and "The newest intact epoch is" in message
     assert store.get(newest)[64:96] != data[64:96], "nothing was overwritten"

@@ -1,4 +1,4 @@
-"""Keyed streams: functions with state of a key, running aggregations, and columnar functions, in whole jobs."""
+"""Keyed streams: functions with keyed state, running aggregations, and columnar functions, in whole jobs."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class NumberedByProcess(Counting, ProcessFunction):
 def output(
     build: Any, values: list[Any], type_info: Any = PAIR, *, parallelism: int = 1, epoch_records: int | None = None
 ) -> list[Any]:
-    """What `build` makes of a stream of `values`, run in memory."""
+    """The output of `build` on a stream of `values`, run in memory."""
     out = Collect()
     result = run(
         lambda env: build(env.from_collection(values, type_info)).sink_to(out),
@@ -96,7 +96,7 @@ def numbered(values: list[Any]) -> list[Any]:
 @pytest.mark.slow
 @pytest.mark.parametrize(("parallelism", "epoch_records"), SHAPES)
 @pytest.mark.parametrize("key", [0, lambda pair: pair[0]], ids=["field", "callable"])
-def test_map_filter_flat_map_and_process_hold_state_of_their_key(
+def test_map_filter_flat_map_and_process_have_keyed_state(
     key: Any, parallelism: int, epoch_records: int | None
 ) -> None:
     def out(build: Any) -> list[Any]:
@@ -136,7 +136,7 @@ def test_a_process_function_on_a_keyed_stream_has_side_outputs_and_time() -> Non
     assert result[later] == [("a", 2), ("a", 4), ("b", -3), ("c", 5)]
 
 
-def test_state_is_where_it_was_after_a_crash() -> None:
+def test_state_is_restored_after_a_crash() -> None:
     out = Collect()
     script: list[Any] = [*PAIRS[:2], EPOCH, *PAIRS[2:4], CRASH, *PAIRS[4:]]
     result = run(lambda env: env.add_source(Script(script)).key_by(0).map(Numbered()).sink_to(out))
@@ -150,8 +150,8 @@ def test_a_field_by_position_or_name_is_a_key() -> None:
     rows = [Row("a", 1), Row("b", 2), Row("a", 3)]
     expected = [Row(user="a", amount=1), Row(user="a", amount=4), Row(user="b", amount=2)]
     for key in (0, "user"):
-        found = output(lambda s, key=key: s.key_by(key).sum("amount"), rows, ROW, parallelism=2)
-        assert sorted(found, key=tuple) == expected
+        totals = output(lambda s, key=key: s.key_by(key).sum("amount"), rows, ROW, parallelism=2)
+        assert sorted(totals, key=tuple) == expected
     named = output(lambda s: s.key_by("user").map(lambda row: row), [{"user": 1}, {"user": 2}], None)
     assert sorted(record["user"] for record in named) == [1, 2]
 
@@ -159,13 +159,13 @@ def test_a_field_by_position_or_name_is_a_key() -> None:
 @pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["a", "b", "", "ü"]) | st.none(), st.integers(-5, 5)), max_size=20))
-def test_a_field_and_a_callable_give_the_same_keys(pairs: list[Any]) -> None:
+def test_a_field_and_a_callable_select_the_same_keys(pairs: list[Any]) -> None:
     by_field = output(lambda s: s.key_by(0).sum(1), pairs, parallelism=3, epoch_records=7)
     by_call = output(lambda s: s.key_by(lambda p: p[0], Types.STRING()).sum(1), pairs, parallelism=3, epoch_records=7)
     assert by_field == by_call
 
 
-def test_a_field_that_is_not_there_is_refused() -> None:
+def test_a_missing_field_is_rejected() -> None:
     env = StreamExecutionEnvironment()
     pairs, numbers = env.from_collection(PAIRS, PAIR), env.from_collection([1], Types.LONG())
     for wrong, words in (
@@ -183,7 +183,7 @@ def test_a_field_that_is_not_there_is_refused() -> None:
         output(lambda s: s.key_by(0).map(lambda p: p), [("a", 1), None], parallelism=2)
 
 
-# --- reduce and its kin -------------------------------------------------------------------------------------
+# --- reduce and aggregations --------------------------------------------------------------------------------
 
 
 class Larger(ReduceFunction):
@@ -193,7 +193,7 @@ class Larger(ReduceFunction):
 
 @pytest.mark.parametrize(("parallelism", "epoch_records"), SHAPES)
 @pytest.mark.parametrize("type_info", [PAIR, None], ids=["typed", "untyped"])
-def test_reduce_gives_the_result_so_far_for_every_record(
+def test_reduce_emits_the_running_result_for_every_record(
     type_info: Any, parallelism: int, epoch_records: int | None
 ) -> None:
     def out(function: Any) -> list[Any]:
@@ -214,8 +214,8 @@ def test_a_reduce_function_may_change_its_first_argument() -> None:
         return stream.key_by(lambda row: row[0]).reduce(add)
 
     for type_info in (ROW, None):
-        found = output(build, [Row("a", 1), Row("a", 2), Row("a", 3)], type_info)
-        assert [row[1] for row in found] == [1, 3, 6]
+        records = output(build, [Row("a", 1), Row("a", 2), Row("a", 3)], type_info)
+        assert [row[1] for row in records] == [1, 3, 6]
 
 
 def test_a_numpy_function_can_reduce() -> None:
@@ -223,13 +223,13 @@ def test_a_numpy_function_can_reduce() -> None:
 
 
 @pytest.mark.parametrize("type_info", [Types.LONG(), None], ids=["typed", "untyped"])
-def test_plain_numbers_are_their_own_field_0(type_info: Any) -> None:
+def test_field_0_of_a_plain_number_is_the_number(type_info: Any) -> None:
     for kind, expected in (("sum", [3, 4, 6]), ("min", [3, 4, 2]), ("max_by", [3, 4, 4])):
         build = lambda s, kind=kind: getattr(s.key_by(lambda n: n % 2), kind)()  # noqa: E731
         assert output(build, [3, 4, 2], type_info) == expected
 
 
-def test_batch_gives_one_result_per_key() -> None:
+def test_batch_emits_one_result_per_key() -> None:
     total, reduced, mode = Collect(), Collect(), RuntimeExecutionMode.BATCH
 
     def build(env: StreamExecutionEnvironment) -> None:
@@ -243,7 +243,7 @@ def test_batch_gives_one_result_per_key() -> None:
         assert sorted(result[total]) == sorted(result[reduced]) == [("a", 7), ("b", 7), ("c", 10)]
 
 
-def test_an_aggregation_is_where_it_was_after_a_crash() -> None:
+def test_an_aggregation_is_restored_after_a_crash() -> None:
     out = Collect()
     script: list[Any] = [*PAIRS[:3], EPOCH, *PAIRS[3:5], CRASH, *PAIRS[5:]]
 
@@ -253,7 +253,7 @@ def test_an_aggregation_is_where_it_was_after_a_crash() -> None:
     assert run(build)[out][-2:] == [("b", 7), ("c", 10)]
 
 
-def test_a_job_goes_on_with_its_totals_at_another_parallelism() -> None:
+def test_totals_are_restored_at_another_parallelism() -> None:
     out, store = Collect(), "keyed-stream-rescale"
 
     def epochs(count: int, parallelism: int) -> Result:
@@ -271,13 +271,13 @@ def test_a_job_goes_on_with_its_totals_at_another_parallelism() -> None:
 
 @pytest.mark.parametrize("type_info", [PAIR, None], ids=["typed", "untyped"])
 @pytest.mark.parametrize("pairs", [[("a", 1), ("a", None)], [("b", None)], [("a", 1), None]], ids=repr)
-def test_none_is_an_error_that_shows_the_record(pairs: list[Any], type_info: Any) -> None:
+def test_returning_none_is_an_error_with_the_record(pairs: list[Any], type_info: Any) -> None:
     with pytest.raises(JobFailedError) as failed:
         output(lambda s: s.key_by(lambda p: p and p[0], Types.STRING()).sum(1), pairs, type_info)
     assert "None" in failed.value.report and repr(pairs[-1]) in failed.value.report
 
 
-def test_what_cannot_be_aggregated_is_refused_at_the_users_line() -> None:
+def test_unsupported_aggregations_are_rejected_at_the_users_line() -> None:
     env = StreamExecutionEnvironment()
     listed = Types.TUPLE([Types.STRING(), Types.LIST(Types.INT())])
     keyed, lists = env.from_collection(PAIRS, PAIR).key_by(0), env.from_collection([], listed).key_by(0)
@@ -303,15 +303,15 @@ def test_a_reduce_that_fails_shows_the_record_and_the_line() -> None:
         output(lambda s: s.key_by(0).reduce(lambda a, b: None), PAIRS)
 
 
-# --- whole batches with their states ------------------------------------------------------------------------
+# --- batch functions with states ----------------------------------------------------------------------------
 
 
 def example() -> dict[str, Any]:
     """The program of docs/datastream/keyed-state.md."""
-    found = re.search(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert found is not None
+    code_block = re.search(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert code_block is not None
     names: dict[str, Any] = {}
-    exec(compile(found[1], PAGE.name, "exec"), names)
+    exec(compile(code_block[1], PAGE.name, "exec"), names)
     return names
 
 
@@ -323,8 +323,8 @@ def test_the_example_of_the_page_sums_and_counts(parallelism: int, epoch_records
     assert last == {"a": (7, 3), "b": (7, 2), "c": (10, 2)}
 
 
-class LastAndGone(KeyedBatchFunction):
-    """Keeps each key's last amount as text; forgets a key whose amount is negative."""
+class LastAmounts(KeyedBatchFunction):
+    """Stores each key's last amount as text; deletes a key whose amount is negative."""
 
     def states(self) -> dict[str, Any]:
         return {"last": Types.STRING(), "untouched": Types.ROW([Types.INT()])}
@@ -341,9 +341,9 @@ class LastAndGone(KeyedBatchFunction):
 
 
 @pytest.mark.parametrize("epoch_records", [None, 1, 2])
-def test_null_removes_a_state_and_a_state_left_out_stays(epoch_records: int | None) -> None:
+def test_null_deletes_a_state_and_an_omitted_state_is_unchanged(epoch_records: int | None) -> None:
     pairs = [("a", 1), ("b", 2), ("a", -1), ("a", 7), ("b", 3), ("a", 8)]
-    build = lambda s: s.key_by(0).process_batches(LastAndGone(), Types.STRING())  # noqa: E731
+    build = lambda s: s.key_by(0).process_batches(LastAmounts(), Types.STRING())  # noqa: E731
     assert output(build, pairs, epoch_records=epoch_records) == [None, None, "1", None, "2", "7"]
 
 
@@ -369,7 +369,7 @@ class Returns(KeyedBatchFunction):
         (KeyedBatchResult(pa.record_batch({"x": [1]})), r"expected \['value'\]"),
     ],
 )
-def test_a_wrong_result_of_a_batch_function_is_named(result: Any, words: str) -> None:
+def test_an_invalid_result_of_a_batch_function_is_reported(result: Any, words: str) -> None:
     with pytest.raises(JobFailedError, match=words):
         output(lambda s: s.key_by(0).process_batches(Returns(result), Types.LONG()), PAIRS)
 
@@ -392,7 +392,7 @@ def test_batches_need_types_everywhere() -> None:
             wrong()
 
 
-def test_the_plan_tells_what_is_kept_per_key() -> None:
+def test_the_plan_lists_the_states_per_key() -> None:
     class Nothing(KeyedProcessFunction):
         def process_element(self, value: Any, ctx: Any) -> Any:
             yield value
@@ -404,6 +404,11 @@ def test_the_plan_tells_what_is_kept_per_key() -> None:
     pairs.key_by(0).process(Nothing()).print()
     pairs.key_by(0).process_batches(Returns(None), PAIR).print()
     text = explain(env._graph("job"))
-    kept = ("sum of field 1, in columns", "its reduced record", "the states of its function", "count: LONG, in columns")
-    for what in kept:
+    states = (
+        "sum of field 1, in columns",
+        "its reduced record",
+        "the states of its function",
+        "count: LONG, in columns",
+    )
+    for what in states:
         assert f"keeps per key: {what}" in text

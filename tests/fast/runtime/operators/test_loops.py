@@ -1,4 +1,4 @@
-"""Loops: records that go round are state, event time waits for them, and a job ends when they have left."""
+"""Loops: records in a loop are state, the watermark waits for them, and a job ends when the loop is empty."""
 
 from __future__ import annotations
 
@@ -32,35 +32,35 @@ _STORES = itertools.count()
 FIXTURE = Path(__file__).parents[3] / "compatibility" / "loop-1.json"
 
 
-def walk(stream: DataStream, out: Collect, rounds_max: int | None = None) -> None:
+def collatz_loop(stream: DataStream, out: Collect, rounds_max: int | None = None) -> None:
     """Collatz: every number until it is 1, with the count of steps."""
     loop = stream.map(lambda n: (n, n, 0), WALK).iterate(rounds_max=rounds_max).name("walks").uid("head")
     loop.close_with(loop.filter(lambda w: w[1] > 1).map(lambda w: (w[0], next_of(w[1]), w[2] + 1), WALK))
     loop.filter(lambda w: w[1] <= 1).map(lambda w: (w[0], w[2])).sink_to(out)
 
 
-def steps_of(numbers: Iterable[int]) -> list[tuple[int, int]]:
+def collatz_steps_of(numbers: Iterable[int]) -> list[tuple[int, int]]:
     return sorted((n, collatz_steps(n)) for n in numbers)
 
 
-def in_loop(manifest: Manifest) -> int:
+def loop_records(manifest: Manifest) -> int:
     subtasks = (account for operator in accounts_of(manifest).values() for account in operator.subtasks.values())
     return sum(account.loop.records for account in subtasks if account.loop is not None)
 
 
-def test_an_epoch_goes_round_until_nothing_comes_back() -> None:
+def test_an_epoch_runs_rounds_until_no_record_is_fed_back() -> None:
     out = Collect()
-    result = run(lambda env: walk(env.add_source(Script([9, 6, 1])), out))
-    assert sorted(result[out]) == steps_of([9, 6, 1])
-    assert in_loop(result.manifests[-1]) == 0
+    result = run(lambda env: collatz_loop(env.add_source(Script([9, 6, 1])), out))
+    assert sorted(result[out]) == collatz_steps_of([9, 6, 1])
+    assert loop_records(result.manifests[-1]) == 0
 
 
-def test_what_is_left_after_the_last_round_is_in_the_snapshot_and_goes_on_in_the_next_epoch() -> None:
+def test_records_left_after_the_last_round_are_stored_and_continue_in_the_next_epoch() -> None:
     out = Collect()
-    result = run(lambda env: walk(env.add_source(Script([9, 6, 1])), out, rounds_max=4))
-    # 9 needs 19 steps and 6 needs 8; four rounds make four steps, for a record is sent back in the first one too.
-    assert [in_loop(m) for m in result.manifests[:6]] == [2, 2, 1, 1, 0, 0]
-    assert sorted(result[out]) == steps_of([9, 6, 1])
+    result = run(lambda env: collatz_loop(env.add_source(Script([9, 6, 1])), out, rounds_max=4))
+    # 9 needs 19 steps and 6 needs 8; four rounds make four steps, because a record is fed back in the first one too.
+    assert [loop_records(m) for m in result.manifests[:6]] == [2, 2, 1, 1, 0, 0]
+    assert sorted(result[out]) == collatz_steps_of([9, 6, 1])
 
 
 @pytest.mark.slow
@@ -68,14 +68,16 @@ def test_what_is_left_after_the_last_round_is_in_the_snapshot_and_goes_on_in_the
 def test_records_in_a_loop_are_restored_at_any_parallelism(before: int, after: int) -> None:
     store, first, second = f"loop-{next(_STORES)}", Collect(), Collect()
     source = Script([9, 6, 1], [7, 5], type_info=Types.LONG())
-    half = run(lambda env: walk(env.add_source(source), first, rounds_max=3), parallelism=before, epochs=2, store=store)
-    assert half.status == "SUSPENDED" and in_loop(half.manifests[-1]) == 3
-    run(lambda env: walk(env.add_source(source), second, rounds_max=3), parallelism=after, store=store)
-    found = {(r.epoch, r.value) for sink in (first, second) for r in sink.records}
-    assert sorted(value for _, value in found) == steps_of([9, 6, 1, 7, 5])
+    half = run(
+        lambda env: collatz_loop(env.add_source(source), first, rounds_max=3), parallelism=before, epochs=2, store=store
+    )
+    assert half.status == "SUSPENDED" and loop_records(half.manifests[-1]) == 3
+    run(lambda env: collatz_loop(env.add_source(source), second, rounds_max=3), parallelism=after, store=store)
+    seen = {(r.epoch, r.value) for sink in (first, second) for r in sink.records}
+    assert sorted(value for _, value in seen) == collatz_steps_of([9, 6, 1, 7, 5])
 
 
-def test_a_crash_in_a_round_repeats_the_whole_epoch_and_nothing_else(tmp_path: Path) -> None:
+def test_a_crash_in_a_round_replays_the_whole_epoch_once(tmp_path: Path) -> None:
     out, crashed = Collect(), tmp_path / "crashed"
 
     class FailOnce(ProcessFunction):
@@ -92,10 +94,10 @@ def test_a_crash_in_a_round_repeats_the_whole_epoch_and_nothing_else(tmp_path: P
         checked.filter(lambda w: w[1] <= 1).map(lambda w: (w[0], w[2])).sink_to(out)
 
     result = run(build, restart=RestartStrategies.fixed_delay_restart(1, 0))
-    assert result.restarts == 1 and sorted(result[out]) == steps_of([9, 6])
+    assert result.restarts == 1 and sorted(result[out]) == collatz_steps_of([9, 6])
 
 
-def test_untyped_records_and_their_timestamps_go_round() -> None:
+def test_untyped_records_and_their_timestamps_are_fed_back() -> None:
     out = Collect()
 
     class Stamp(ProcessFunction):
@@ -126,7 +128,7 @@ def windows_behind_a_loop(env: StreamExecutionEnvironment, source: Script, out: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rounds_max", [1, 2, 5, 50])
-def test_event_time_waits_for_the_records_in_the_loop(rounds_max: int) -> None:
+def test_the_watermark_waits_for_the_records_in_the_loop(rounds_max: int) -> None:
     out = Collect()
     source = Script([1, 2, 3, EPOCH, 5, 6, EPOCH, 9, 13, EPOCH, 30])
     result = run(lambda env: windows_behind_a_loop(env, source, out, rounds_max))
@@ -134,14 +136,14 @@ def test_event_time_waits_for_the_records_in_the_loop(rounds_max: int) -> None:
     assert sorted(result[out]) == sums
 
 
-def test_event_time_moves_on_in_the_same_epoch_when_nothing_came_back() -> None:
+def test_the_watermark_advances_in_the_same_epoch_when_the_loop_is_empty() -> None:
     out = Collect()
     source = Script([1, 2, EPOCH, 16, EPOCH, 17])
     result = run(lambda env: windows_behind_a_loop(env, source, out, rounds_max=50))
     assert (out.records[0].epoch, result[out][0]) == (2, (1, 1))
 
 
-def test_timers_that_fire_at_the_end_of_input_may_send_records_round() -> None:
+def test_timers_that_fire_at_the_end_of_input_may_feed_records_back() -> None:
     class Last(KeyedProcessFunction):
         def process_element(self, value: Any, ctx: Any) -> Any:
             if value < 100:
@@ -156,24 +158,24 @@ def test_timers_that_fire_at_the_end_of_input_may_send_records_round() -> None:
 
     def build(env: StreamExecutionEnvironment) -> None:
         loop = env.add_source(Script([1, 2], type_info=Types.LONG())).iterate()
-        told = loop.key_by(lambda n: n, Types.LONG()).process(Last(), Types.LONG())
-        loop.close_with(told.filter(lambda n: n < 200).map(lambda n: n + 100, Types.LONG()))
-        told.filter(lambda n: n >= 200).sink_to(out)
+        body = loop.key_by(lambda n: n, Types.LONG()).process(Last(), Types.LONG())
+        loop.close_with(body.filter(lambda n: n < 200).map(lambda n: n + 100, Types.LONG()))
+        body.filter(lambda n: n >= 200).sink_to(out)
 
     assert sorted(run(build)[out]) == [201, 202]
 
 
-def test_sources_that_take_turns_end_the_job_only_when_the_loop_is_empty() -> None:
+def test_a_job_with_alternating_sources_ends_only_when_the_loop_is_empty() -> None:
     out = Collect()
 
     def build(env: StreamExecutionEnvironment) -> None:
         loop = env.add_source(Script([9], [6, EPOCH, EPOCH, 7], type_info=Types.LONG()))
-        walk(loop.union(env.add_source(Script([5], type_info=Types.LONG()))), out, rounds_max=1)
+        collatz_loop(loop.union(env.add_source(Script([5], type_info=Types.LONG()))), out, rounds_max=1)
 
-    assert sorted(run(build, parallelism=2)[out]) == steps_of([9, 6, 7, 5])
+    assert sorted(run(build, parallelism=2)[out]) == collatz_steps_of([9, 6, 7, 5])
 
 
-# --- what is refused -----------------------------------------------------------------------------------------
+# --- refusals ------------------------------------------------------------------------------------------------
 
 
 def new_stream() -> DataStream:
@@ -181,7 +183,7 @@ def new_stream() -> DataStream:
     return env.from_collection([1, 2], Types.LONG())
 
 
-def test_a_loop_that_is_never_closed_is_refused_where_it_began() -> None:
+def test_a_loop_that_is_never_closed_is_rejected_at_its_start() -> None:
     stream = new_stream()
     with Refused("'Iteration' is never closed", "close_with(feedback)"):
         loop = stream.iterate()
@@ -189,7 +191,7 @@ def test_a_loop_that_is_never_closed_is_refused_where_it_began() -> None:
         explain(stream.get_execution_environment()._graph("job"))
 
 
-def test_a_loop_closed_with_a_stream_that_does_not_come_from_it_is_refused() -> None:
+def test_closing_a_loop_with_an_unrelated_stream_is_rejected() -> None:
     stream = new_stream()
     loop = stream.iterate()
     loop.print()
@@ -206,12 +208,12 @@ def test_close_with_refuses_other_types_other_environments_and_a_second_time() -
         loop.close_with(3)  # type: ignore[arg-type]
     with Refused("another environment"):
         loop.close_with(new_stream())
-    assert loop.close_with(kept := loop.filter(lambda n: n > 3)) is kept
+    assert loop.close_with(filtered := loop.filter(lambda n: n > 3)) is filtered
     with Refused("is closed already (test_loops.py:", "with a union"):
         loop.close_with(loop.filter(lambda n: n > 4))
 
 
-def test_iterate_refuses_keyed_streams_and_numbers_that_make_no_sense() -> None:
+def test_iterate_rejects_keyed_streams_and_invalid_numbers() -> None:
     stream = new_stream()
     with Refused("iterate: a loop cannot start on a keyed stream"):
         stream.key_by(lambda n: n).iterate()
@@ -221,9 +223,9 @@ def test_iterate_refuses_keyed_streams_and_numbers_that_make_no_sense() -> None:
         stream.iterate(5000, rounds_max=0)
 
 
-def test_records_in_a_loop_of_another_type_are_refused_and_kept() -> None:
+def test_stored_loop_records_of_another_type_are_rejected_and_retained() -> None:
     store, source = f"loop-{next(_STORES)}", Script([9, 6])
-    run(lambda env: walk(env.add_source(source), Collect(), rounds_max=1), epochs=2, store=store)
+    run(lambda env: collatz_loop(env.add_source(source), Collect(), rounds_max=1), epochs=2, store=store)
 
     def changed(env: StreamExecutionEnvironment) -> None:
         loop = env.add_source(source).map(lambda n: (n, n, 0)).iterate(rounds_max=1).name("walks").uid("head")
@@ -233,14 +235,14 @@ def test_records_in_a_loop_of_another_type_are_refused_and_kept() -> None:
     with pytest.raises(JobFailedError, match=r"2 records of type .* are in the loop 'walks'.*Let the loop run empty"):
         run(changed, store=store)
     out = Collect()
-    run(lambda env: walk(env.add_source(source), out), store=store)
-    assert sorted(out.values) == steps_of([9, 6])
+    run(lambda env: collatz_loop(env.add_source(source), out), store=store)
+    assert sorted(out.values) == collatz_steps_of([9, 6])
 
 
 # --- around loops --------------------------------------------------------------------------------------------
 
 
-def test_a_second_job_of_the_environment_takes_the_loop_along() -> None:
+def test_a_second_job_of_the_environment_includes_the_loop() -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
     env.set_parallelism(1)
     first, second = Collect(), Collect()
@@ -248,14 +250,14 @@ def test_a_second_job_of_the_environment_takes_the_loop_along() -> None:
     loop.close_with(loop.filter(lambda w: w[1] > 1).map(lambda w: (w[0], next_of(w[1]), w[2] + 1), WALK))
     done = loop.filter(lambda w: w[1] <= 1).map(lambda w: (w[0], w[2]))
     done.sink_to(first)
-    assert sorted(run(env)[first]) == steps_of([9, 6])
+    assert sorted(run(env)[first]) == collatz_steps_of([9, 6])
     done.map(lambda w: w[1]).sink_to(second)
-    assert sorted(run(env)[second]) == sorted(steps for _, steps in steps_of([9, 6]))
+    assert sorted(run(env)[second]) == sorted(steps for _, steps in collatz_steps_of([9, 6]))
 
 
 def test_the_plan_shows_where_a_loop_begins_and_closes() -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
-    walk(env.add_source(Script([9, 6])), Collect())
+    collatz_loop(env.add_source(Script([9, 6])), Collect())
     plan = explain(env._graph("job"))
     assert "walks  ×" in plan and "reads the records fed back by uid=feedback-walks-" in plan
     assert "Feedback: walks" in plan and "stores the records fed back to the head of its loop" in plan
@@ -276,7 +278,7 @@ def test_a_loop_written_by_version_1_is_still_read() -> None:
 
 def test_a_damaged_loop_is_an_error_and_never_an_empty_one() -> None:
     store, source = f"loop-{next(_STORES)}", Script([9, 6])
-    half = run(lambda env: walk(env.add_source(source), Collect(), rounds_max=1), epochs=2, store=store)
+    half = run(lambda env: collatz_loop(env.add_source(source), Collect(), rounds_max=1), epochs=2, store=store)
     accounts = accounts_of(half.manifests[-1]).values()
     tails = [account.loop for operator in accounts for account in operator.subtasks.values()]
     entry = next(tail.blocks for tail in tails if tail is not None and tail.blocks is not None)
@@ -287,7 +289,7 @@ def test_a_damaged_loop_is_an_error_and_never_an_empty_one() -> None:
 
 
 class Countdown(KeyedProcessFunction):
-    """Sends every number back, one less, and keeps what it saw in a list."""
+    """Sends every number back, one less, and stores the numbers it has received in a list."""
 
     def open(self, runtime_context: Any) -> None:
         self.seen = runtime_context.get_list_state(ListStateDescriptor("seen", Types.LONG()))
@@ -303,7 +305,7 @@ class Countdown(KeyedProcessFunction):
 
 
 @pytest.mark.parametrize("rounds_max", [2, 100])
-def test_a_list_behind_a_loop_keeps_the_elements_of_all_rounds_in_their_order(rounds_max: int) -> None:
+def test_a_list_in_a_loop_has_the_elements_of_all_rounds_in_order(rounds_max: int) -> None:
     out = Collect()
 
     def build(env: StreamExecutionEnvironment) -> None:
@@ -315,7 +317,7 @@ def test_a_list_behind_a_loop_keeps_the_elements_of_all_rounds_in_their_order(ro
     assert run(build)[out] == [3, 2, 1, 0]
 
 
-def test_numbers_of_rows_go_on_where_the_largest_of_all_subtasks_ended_and_stay_for_states_nobody_declares() -> None:
+def test_row_numbers_continue_after_the_largest_of_all_subtasks_also_for_undeclared_states() -> None:
     one, other = SubtaskAccount(elements_numbered={"a": 5, "b": 1}), SubtaskAccount(elements_numbered={"a": 9})
     assert last_row_numbers([one, other, SubtaskAccount()]) == {"a": 9, "b": 1}
     account = with_row_numbers(SubtaskAccount(), {"left alone": 7}, {})
@@ -323,7 +325,7 @@ def test_numbers_of_rows_go_on_where_the_largest_of_all_subtasks_ended_and_stay_
 
 
 class EveryOperatorState(ProcessFunction, CheckpointedFunction):
-    """Every record with how many came before it, by each kind of operator state."""
+    """Emits every record with the count of earlier ones, from each kind of operator state."""
 
     def initialize_state(self, context: Any) -> None:
         store = context.get_operator_state_store()
@@ -332,7 +334,7 @@ class EveryOperatorState(ProcessFunction, CheckpointedFunction):
         self.map = store.get_broadcast_state(MapStateDescriptor("map", Types.LONG(), Types.LONG()))
 
     def snapshot_state(self, context: Any) -> None:
-        """All is kept as it changes."""
+        """All states are up to date."""
 
     def process_element(self, value: Any, ctx: Any) -> Iterable[Any]:
         yield len(list(self.list.get())), len(list(self.union.get())), len(list(self.map.items()))
@@ -341,7 +343,7 @@ class EveryOperatorState(ProcessFunction, CheckpointedFunction):
         self.map.put(value[0], 1)
 
 
-def test_operator_state_behind_a_loop_has_the_records_of_all_rounds_after_a_crash_too() -> None:
+def test_operator_state_in_a_loop_has_the_records_of_all_rounds_after_a_crash() -> None:
     out, numbers = Collect(), list(range(12))
 
     def build(env: StreamExecutionEnvironment) -> None:
@@ -355,8 +357,8 @@ def test_operator_state_behind_a_loop_has_the_records_of_all_rounds_after_a_cras
     assert result[out] == [(n, n, n) for n in numbers]
 
 
-def test_the_end_waits_for_records_that_come_back_to_a_head_which_was_ahead_of_the_others() -> None:
-    # After the first round only one head has given out records; what these cause comes back to the other one.
+def test_the_end_waits_for_records_fed_back_to_a_head_that_was_ahead_of_the_others() -> None:
+    # After the first round only one head has emitted records; their results are fed back to the other one.
     edges, out = [(0, 2), (1, 2), (1, 3)], Collect()
 
     def build(env: StreamExecutionEnvironment) -> None:

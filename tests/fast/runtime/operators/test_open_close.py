@@ -1,4 +1,4 @@
-"""When functions are opened and closed: what docs/datastream/keyed-state.md says, sentence by sentence."""
+"""When functions are opened and closed: each statement of docs/datastream/keyed-state.md."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def _fresh_calls() -> Iterator[None]:
     yield
 
 
-class Told(KeyedProcessFunction):
-    """Writes down who called it; fails at the value -1."""
+class RecordsCalls(KeyedProcessFunction):
+    """Records its calls; fails at the value -1."""
 
     def __init__(self) -> None:
         self.made_by_init = ["from the program"]
@@ -43,7 +43,7 @@ class Told(KeyedProcessFunction):
         yield value, len(self.made_by_init)
 
 
-def through(function: KeyedProcessFunction, script: Script, **options: Any) -> Result:
+def run_through(function: KeyedProcessFunction, script: Script, **options: Any) -> Result:
     def build(env: StreamExecutionEnvironment) -> None:
         keyed = env.add_source(script).key_by(lambda value: abs(value))
         keyed.process(function).uid("told").sink_to(Collect("out")).uid("out")
@@ -52,69 +52,69 @@ def through(function: KeyedProcessFunction, script: Script, **options: Any) -> R
 
 
 def test_a_function_is_opened_once_per_subtask_and_closed_when_the_input_ends() -> None:
-    result = through(Told(), Script([*range(10), EPOCH, *range(10), EPOCH, *range(10)]), parallelism=2)
+    result = run_through(RecordsCalls(), Script([*range(10), EPOCH, *range(10), EPOCH, *range(10)]), parallelism=2)
     assert result.epochs == 3
     assert sorted(CALLS) == [("close", 0), ("close", 1), ("open", 0), ("open", 1)]
     assert {name for name, _ in CALLS[:2]} == {"open"}
 
 
 def test_every_subtask_has_a_copy_of_its_own() -> None:
-    function = Told()
-    result = through(function, Script(list(range(10))), parallelism=2)
+    function = RecordsCalls()
+    result = run_through(function, Script(list(range(10))), parallelism=2)
     sizes = [size for _, size in result["out"]]
-    assert sizes.count(2) == 2, "the first record of each subtask finds what __init__ made, and nothing of the other's"
+    assert sizes.count(2) == 2, "the first record of each subtask reads the state of __init__ and none of the other's"
     assert function.made_by_init == ["from the program"]
 
 
-def test_after_a_failure_the_subtask_is_closed_at_once_and_the_others_when_the_next_run_opens() -> None:
+def test_after_a_failure_the_failed_subtask_is_closed_at_once_and_the_others_at_the_next_open() -> None:
     once = RestartStrategies.fixed_delay_restart(1, 0)
     with pytest.raises(JobFailedError, match="a bad record"):
-        through(Told(), Script([*range(10), EPOCH, -1]), parallelism=2, restart=once)
+        run_through(RecordsCalls(), Script([*range(10), EPOCH, -1]), parallelism=2, restart=once)
     opened = [call for call in CALLS if call[0] == "open"]
     failed = CALLS[2][1]
     assert CALLS[:3] == [("open", 0), ("open", 1), ("close", failed)]
-    # The second run opens both again; the first thing it does is to close what the first one left open.
+    # The second run opens both again, after closing the one that the first run left open.
     assert CALLS[3] == ("close", 1 - failed)
     assert sorted(opened) == [("open", 0), ("open", 0), ("open", 1), ("open", 1)]
 
 
-def test_a_crash_elsewhere_opens_the_function_anew() -> None:
-    through(Told(), Script([1, EPOCH, 2, CRASH, 3]))
+def test_a_crash_elsewhere_reopens_the_function() -> None:
+    run_through(RecordsCalls(), Script([1, EPOCH, 2, CRASH, 3]))
     assert CALLS == [("open", 0), ("close", 0), ("open", 0), ("close", 0)]
 
 
 def test_a_job_that_is_stopped_does_not_close() -> None:
-    result = through(Told(), Script([1, EPOCH, 2, EPOCH, 3]), epochs=2)
+    result = run_through(RecordsCalls(), Script([1, EPOCH, 2, EPOCH, 3]), epochs=2)
     assert result.status == "SUSPENDED"
     assert CALLS == [("open", 0)]
 
 
-class FailsToClose(Told):
+class FailsToClose(RecordsCalls):
     def close(self) -> None:
         super().close()
         raise OSError("nobody answers")
 
 
-def test_what_close_raises_is_logged_and_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_error_in_close_is_logged_and_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.ERROR):
-        result = through(FailsToClose(), Script([1, 2]))
+        result = run_through(FailsToClose(), Script([1, 2]))
     assert (result.status, len(result["out"])) == ("FINISHED", 2)
     assert "close() of 'KEYED PROCESS' failed" in caplog.text
 
 
-class FailsToOpen(Told):
+class FailsToOpen(RecordsCalls):
     def open(self, runtime_context: Any) -> None:
         raise OSError("nobody answers")
 
 
-def test_what_open_raises_fails_the_job_with_the_users_traceback() -> None:
+def test_an_error_in_open_fails_the_job_with_the_users_traceback() -> None:
     with pytest.raises(JobFailedError) as failed:
-        through(FailsToOpen(), Script([1]))
+        run_through(FailsToOpen(), Script([1]))
     assert "nobody answers" in failed.value.report
 
 
 class Named(MapFunction):
-    """Writes down its calls under a name; fails in the method it is told to fail in."""
+    """Records its calls under a name; fails in the method named by `fails_in`."""
 
     def __init__(self, name: str, fails_in: str = "") -> None:
         self.name, self.fails_in = name, fails_in

@@ -1,6 +1,6 @@
-"""Broadcast state as operator state: a map of which each subtask keeps its own copy, and takes over one of the copies.
+"""Broadcast state as operator state: a map of which each subtask stores its own copy and restores one of the copies.
 
-That equal copies stay equal through crashes and rescales is shown at length in `tests/golden/test_broadcast_replay.py`.
+`tests/golden/test_broadcast_replay.py` tests at length that equal copies stay equal through crashes and rescales.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _STORES = itertools.count()
 
 
 class Copies(ProcessFunction, CheckpointedFunction):
-    """Tells what its map holds, then puts the record in. The copies differ, as those of a careless function would."""
+    """Emits the content of its map, then adds the record. The copies differ, as those of a careless function would."""
 
     def __init__(self, descriptor: Any = SEEN) -> None:
         self.descriptor = descriptor
@@ -43,16 +43,16 @@ class Copies(ProcessFunction, CheckpointedFunction):
         self.seen.put(value, str(value))
 
 
-class Passes(ProcessFunction):
+class PassThrough(ProcessFunction):
     def process_element(self, value: int, ctx: Any) -> Any:
         yield value
 
 
-def a_store() -> str:
+def new_store() -> str:
     return f"operator-broadcast-{next(_STORES)}"
 
 
-def through(function: Any, script: Script, **options: Any) -> Result:
+def run_through(function: Any, script: Script, **options: Any) -> Result:
     out = Collect("out")
 
     def build(env: StreamExecutionEnvironment) -> None:
@@ -63,71 +63,71 @@ def through(function: Any, script: Script, **options: Any) -> Result:
 
 
 def accounts(store: str) -> list[Any]:
-    """What the newest manifest keeps of the map, by subtask."""
+    """The map in the newest manifest, by subtask."""
     newest = ManifestLog(MemoryStore(store)).newest()
     assert newest is not None
     functions: Any = newest.states["function"]
     return [account["lists"].get("seen") for account in functions["functions"].values()]
 
 
-def text(*numbers: int) -> dict[int, str]:
+def as_texts(*numbers: int) -> dict[int, str]:
     return {number: str(number) for number in numbers}
 
 
-# --- who gets which copy ----------------------------------------------------------------------------------------------
+# --- assignment of copies ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("parallelism", [1, 2, 3])
-def test_a_subtask_finds_its_own_copy_again_after_a_crash(parallelism: int) -> None:
+def test_a_subtask_restores_its_own_copy_after_a_crash(parallelism: int) -> None:
     script = Script([0, 1, 2, EPOCH, 3, 4, CRASH, 5, EPOCH, 6, 7, 8, CRASH, EPOCH, 9])
-    result = through(Copies(), script, parallelism=parallelism)
-    golden = {n: text(*(m for m in range(n) if m % parallelism == n % parallelism)) for n in range(10)}
+    result = run_through(Copies(), script, parallelism=parallelism)
+    golden = {n: as_texts(*(m for m in range(n) if m % parallelism == n % parallelism)) for n in range(10)}
     assert dict(result["out"]) == golden and result.restarts == 2
 
 
 @pytest.mark.parametrize(("before", "after"), [(2, 2), (2, 5), (3, 2), (3, 1), (1, 3)])
-def test_at_another_parallelism_subtask_i_takes_copy_i_mod_n(before: int, after: int) -> None:
-    store = a_store()
+def test_at_another_parallelism_subtask_i_restores_copy_i_mod_n(before: int, after: int) -> None:
+    store = new_store()
     script = Script([*range(6), EPOCH, EPOCH, 30, 31, 32, 33, 34, 35])
-    through(Copies(), script, parallelism=before, store=store, epochs=1)
-    result = through(Copies(), script, parallelism=after, store=store)
-    copies = [text(*(m for m in range(6) if m % before == subtask)) for subtask in range(before)]
-    found = {n: {m: t for m, t in seen.items() if m < 30} for n, seen in result["out"] if n >= 30}
-    assert found == {n: copies[n % after % before] for n in range(30, 36)}
+    run_through(Copies(), script, parallelism=before, store=store, epochs=1)
+    result = run_through(Copies(), script, parallelism=after, store=store)
+    copies = [as_texts(*(m for m in range(6) if m % before == subtask)) for subtask in range(before)]
+    restored = {n: {m: t for m, t in seen.items() if m < 30} for n, seen in result["out"] if n >= 30}
+    assert restored == {n: copies[n % after % before] for n in range(30, 36)}
 
 
-def test_a_subtask_that_kept_nothing_finds_nothing() -> None:
-    store, script = a_store(), Script([0, 2, EPOCH, 4, 5])
-    through(Copies(), script, parallelism=2, store=store, epochs=1)
-    assert dict(through(Copies(), script, parallelism=2, store=store)["out"])[5] == {}
+def test_a_subtask_without_entries_restores_an_empty_map() -> None:
+    store, script = new_store(), Script([0, 2, EPOCH, 4, 5])
+    run_through(Copies(), script, parallelism=2, store=store, epochs=1)
+    assert dict(run_through(Copies(), script, parallelism=2, store=store)["out"])[5] == {}
 
 
 @pytest.mark.parametrize("between", [2, 3])
-def test_a_map_nobody_asks_for_is_handed_on_copy_by_copy(between: int) -> None:
-    store = a_store()
+def test_an_undeclared_map_is_retained_copy_by_copy(between: int) -> None:
+    store = new_store()
     script = Script([0, 1, EPOCH, 2, EPOCH, 10, 11])
-    through(Copies(), script, parallelism=2, store=store, epochs=1)
-    through(Passes(), script, parallelism=between, store=store, epochs=3)  # epoch 2 is the stop
-    last = dict(through(Copies(), script, parallelism=2, store=store)["out"])
-    assert (last[10], last[11]) == (text(0), text(1))
+    run_through(Copies(), script, parallelism=2, store=store, epochs=1)
+    run_through(PassThrough(), script, parallelism=between, store=store, epochs=3)  # epoch 2 is the stop
+    last = dict(run_through(Copies(), script, parallelism=2, store=store)["out"])
+    assert (last[10], last[11]) == (as_texts(0), as_texts(1))
 
 
-# --- what is stored ---------------------------------------------------------------------------------------------------
+# --- storage ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_large_map_is_a_file_which_is_written_again_only_when_it_changes() -> None:
+def test_a_large_map_is_stored_in_a_file_rewritten_only_when_it_changes() -> None:
     class Large(Copies):
         def process_element(self, value: int, ctx: Any) -> Any:
             if value == 1:
                 self.seen.put(value, "x" * INLINE_BYTES_MAX)
             yield len(self.seen.get(1))
 
-    store = a_store()
-    assert through(Large(), Script([1, EPOCH, 2, CRASH, EPOCH, 3]), store=store)["out"] == [INLINE_BYTES_MAX] * 3
+    store = new_store()
+    assert run_through(Large(), Script([1, EPOCH, 2, CRASH, EPOCH, 3]), store=store)["out"] == [INLINE_BYTES_MAX] * 3
     [entry] = accounts(store)
     assert (entry["mode"], entry["type"], entry["items"]) == ("broadcast", "map<int64, string>", 1)
-    said = parse_segment(entry["file"])
-    assert said is not None and said.epoch == 1
+    name = parse_segment(entry["file"])
+    assert name is not None and name.epoch == 1
 
 
 PAIRS: list[tuple[Any, Any, dict[Any, Any]]] = [
@@ -139,18 +139,18 @@ PAIRS: list[tuple[Any, Any, dict[Any, Any]]] = [
 
 
 @pytest.mark.parametrize(("key", "value", "pairs"), PAIRS, ids=[f"{key} to {value}" for key, value, _ in PAIRS])
-def test_pairs_come_back_as_they_were(key: Any, value: Any, pairs: dict[Any, Any]) -> None:
+def test_entries_are_restored_unchanged(key: Any, value: Any, pairs: dict[Any, Any]) -> None:
     class Keeps(Copies):
         def process_element(self, value: int, ctx: Any) -> Any:
             yield dict(self.seen.items())
             self.seen.put_all(pairs)
 
     function = Keeps(MapStateDescriptor("kept", key, value))
-    assert through(function, Script([1, EPOCH, CRASH, 2]))["out"] == [{}, pairs]
+    assert run_through(function, Script([1, EPOCH, CRASH, 2]))["out"] == [{}, pairs]
 
 
-def test_it_is_a_map_to_its_function() -> None:
-    class Asks(Copies):
+def test_it_has_the_interface_of_a_map_state() -> None:
+    class ReadsMap(Copies):
         def process_element(self, value: int, ctx: Any) -> Any:
             seen = self.seen
             assert seen.is_empty()
@@ -161,13 +161,13 @@ def test_it_is_a_map_to_its_function() -> None:
             seen.clear()
 
     answer = ([1, 2], ["a", "b"], "a", None, True, False, False)
-    assert through(Asks(), Script([1, EPOCH, CRASH, 2]))["out"] == [answer, answer]
+    assert run_through(ReadsMap(), Script([1, EPOCH, CRASH, 2]))["out"] == [answer, answer]
 
 
 # --- mistakes ---------------------------------------------------------------------------------------------------------
 
 
-def mortal() -> MapStateDescriptor:
+def descriptor_with_ttl() -> MapStateDescriptor:
     descriptor = MapStateDescriptor("mortal", Types.LONG(), Types.STRING())
     descriptor.enable_time_to_live(StateTtlConfig.new_builder(Duration.of_seconds(1)).build())
     return descriptor
@@ -178,7 +178,7 @@ def mortal() -> MapStateDescriptor:
     [
         (lambda s: s.get_broadcast_state(ListStateDescriptor("seen", Types.LONG())), "expected a MapStateDescriptor"),
         (lambda s: s.get_broadcast_state("seen"), "found 'seen', expected a MapStateDescriptor"),
-        (lambda s: s.get_broadcast_state(mortal()), "only keyed state has a time to live"),
+        (lambda s: s.get_broadcast_state(descriptor_with_ttl()), "only keyed state has a time to live"),
         (lambda s: s.get_broadcast_state(SEEN).put(1, 2), "operator state 'seen' of 'function'"),
         (lambda s: s.get_broadcast_state(SEEN).put("x", "2"), "the map keys of operator state 'seen' of 'function'"),
         (
@@ -188,16 +188,16 @@ def mortal() -> MapStateDescriptor:
     ],
     ids=["another kind", "no descriptor", "expires", "a value that does not fit", "a key", "a list of the name"],
 )
-def test_a_descriptor_or_value_that_does_not_fit_is_refused(ask: Callable[[Any], Any], message: str) -> None:
-    class Asks(Copies):
+def test_an_invalid_descriptor_or_value_is_rejected(ask: Callable[[Any], Any], message: str) -> None:
+    class DeclaresState(Copies):
         def initialize_state(self, context: Any) -> None:
             ask(context.get_operator_state_store())
 
-    with pytest.raises(ProgramError, match=message), OperatorHarness(Asks()):
+    with pytest.raises(ProgramError, match=message), OperatorHarness(DeclaresState()):
         pass
 
 
-def test_a_descriptor_used_again_gives_the_same_map() -> None:
+def test_the_same_descriptor_returns_the_same_map() -> None:
     class Twice(Copies):
         def initialize_state(self, context: Any) -> None:
             super().initialize_state(context)
@@ -207,18 +207,18 @@ def test_a_descriptor_used_again_gives_the_same_map() -> None:
             self.again.put(value, "x")
             yield self.seen.get(value)
 
-    assert through(Twice(), Script([1]))["out"] == ["x"]
+    assert run_through(Twice(), Script([1]))["out"] == ["x"]
 
 
 def test_a_map_saved_with_another_type_is_refused() -> None:
-    store, script = a_store(), Script([1, EPOCH, 2, EPOCH, 3])
-    through(Copies(), script, store=store, epochs=1)
+    store, script = new_store(), Script([1, EPOCH, 2, EPOCH, 3])
+    run_through(Copies(), script, store=store, epochs=1)
     with pytest.raises(JobFailedError, match="'seen' of 'PROCESS' was saved as string, is now int64"):
-        through(Copies(MapStateDescriptor("seen", Types.LONG(), Types.LONG())), script, store=store)
+        run_through(Copies(MapStateDescriptor("seen", Types.LONG(), Types.LONG())), script, store=store)
 
 
 class Rules(BroadcastProcessFunction, CheckpointedFunction):  # type: ignore[type-arg]
-    """Has a state of its broadcast stream, and one of its own."""
+    """Has a broadcast state of its stream, and an operator state of its own."""
 
     def __init__(self, own: MapStateDescriptor) -> None:
         self.own = own
@@ -237,7 +237,7 @@ class Rules(BroadcastProcessFunction, CheckpointedFunction):  # type: ignore[typ
         yield value, dict(ctx.get_broadcast_state(SEEN).items()), dict(self.state.items())
 
 
-def beside_rules(function: Rules) -> list[Any]:
+def run_with_rules(function: Rules) -> list[Any]:
     out = Collect()
 
     def build(env: StreamExecutionEnvironment) -> None:
@@ -248,12 +248,12 @@ def beside_rules(function: Rules) -> list[Any]:
     return run(build, parallelism=2)[out]
 
 
-def test_a_function_of_a_broadcast_stream_may_have_one_more() -> None:
+def test_a_broadcast_function_may_declare_a_further_operator_state() -> None:
     both = {1: "stream", 2: "stream"}, {1: "own", 2: "own"}
     own = MapStateDescriptor("own", Types.LONG(), Types.STRING())
-    assert beside_rules(Rules(own)) == [(10, {1: "stream"}, {1: "own"}), (20, *both)]
+    assert run_with_rules(Rules(own)) == [(10, {1: "stream"}, {1: "own"}), (20, *both)]
 
 
-def test_but_not_one_of_the_same_name() -> None:
+def test_a_broadcast_function_may_not_declare_an_operator_state_of_the_same_name() -> None:
     with pytest.raises(JobFailedError, match=r"'seen' of .* has the name of a state of its broadcast stream"):
-        beside_rules(Rules(SEEN))
+        run_with_rules(Rules(SEEN))

@@ -55,8 +55,9 @@ _STORES = itertools.count()
 
 
 class Seen(ProcessFunction, CheckpointedFunction):
-    """Every record with how many its subtask saw before it. Written as Flink's examples are: the buffer is made in
-    `__init__`, what is restored is appended to it, and the state is only touched at snapshots."""
+    """Every record with the number of records its subtask received before. Written like Flink's examples: the buffer is
+    created in `__init__`, restored elements are appended to it, and the state is only accessed at snapshots.
+    """
 
     def __init__(self, descriptor: ListStateDescriptor = SEEN, union: bool = False) -> None:
         self.descriptor, self.union = descriptor, union
@@ -77,11 +78,11 @@ class Seen(ProcessFunction, CheckpointedFunction):
         self.seen.append(value)
 
 
-def a_store() -> str:
+def new_store() -> str:
     return f"operator-state-{next(_STORES)}"
 
 
-def through(function: Any, script: Script, **options: Any) -> Result:
+def run_through(function: Any, script: Script, **options: Any) -> Result:
     out = Collect("out")
 
     def build(env: StreamExecutionEnvironment) -> None:
@@ -92,12 +93,12 @@ def through(function: Any, script: Script, **options: Any) -> Result:
 
 
 def until_crash(function: Any, script: Script, **options: Any) -> None:
-    """Run up to the script's next crash, which a second run on the same store goes on from."""
+    """Run up to the script's next crash, from which a second run on the same store continues."""
     with pytest.raises(JobFailedError, match="the script crashes"):
-        through(function, script, restart=RestartStrategies.no_restart(), **options)
+        run_through(function, script, restart=RestartStrategies.no_restart(), **options)
 
 
-def kept_in(store: str, uid: str = "function") -> dict[str, Any]:
+def stored_lists(store: str, uid: str = "function") -> dict[str, Any]:
     """The newest manifest's accounts of an operator, by subtask."""
     newest = ManifestLog(MemoryStore(store)).newest()
     assert newest is not None
@@ -112,10 +113,10 @@ def kept_in(store: str, uid: str = "function") -> dict[str, Any]:
 @pytest.mark.parametrize("parallelism", [1, 2, 3])
 @pytest.mark.parametrize("records", [1, 4, None], ids=["many epochs", "some epochs", "one epoch"])
 @pytest.mark.parametrize("crashes", [False, True], ids=["undisturbed", "crashing"])
-def test_a_function_sees_what_its_subtask_saw(parallelism: int, records: int | None, crashes: bool) -> None:
+def test_a_function_restores_the_state_of_its_subtask(parallelism: int, records: int | None, crashes: bool) -> None:
     numbers: list[Any] = list(range(12))
     items = [*numbers[:3], CRASH, *numbers[3:7], CRASH, *numbers[7:], CRASH] if crashes else numbers
-    result = through(Seen(), Script(items), parallelism=parallelism, epoch_records=records)
+    result = run_through(Seen(), Script(items), parallelism=parallelism, epoch_records=records)
     golden = {n: [m for m in range(n) if m % parallelism == n % parallelism] for n in range(12)}
     assert dict(result["out"]) == golden
     assert len(result["out"]) == 12
@@ -124,11 +125,11 @@ def test_a_function_sees_what_its_subtask_saw(parallelism: int, records: int | N
 
 class CountingMap(MapFunction, CheckpointedFunction):
     def initialize_state(self, context: Any) -> None:
-        self.kept = context.get_operator_state_store().get_list_state(ListStateDescriptor("n", Types.LONG()))
-        self.count = sum(self.kept)
+        self.counts = context.get_operator_state_store().get_list_state(ListStateDescriptor("n", Types.LONG()))
+        self.count = sum(self.counts)
 
     def snapshot_state(self, context: Any) -> None:
-        self.kept.update([self.count])
+        self.counts.update([self.count])
 
     def map(self, value: Any) -> Any:
         self.count += 1
@@ -154,13 +155,13 @@ class EverySecond(FilterFunction, CountingMap):
     ],
     ids=["map", "flat_map", "filter"],
 )
-def test_functions_of_every_kind_keep_state(add: Callable[[Any], Any], golden: list[Any]) -> None:
+def test_functions_of_every_kind_have_operator_state(add: Callable[[Any], Any], golden: list[Any]) -> None:
     out = Collect()
     script = Script(["a", EPOCH, "b", "c", CRASH, EPOCH, "d", CRASH, "e"])
     assert run(lambda env: add(env.add_source(script)).sink_to(out))[out] == golden
 
 
-def test_one_function_object_used_twice_keeps_two_states() -> None:
+def test_one_function_object_used_twice_has_two_states() -> None:
     out, function = Collect(), CountingMap()
 
     def build(env: StreamExecutionEnvironment) -> None:
@@ -176,7 +177,7 @@ class CountsKeys(KeyedProcessFunction, CheckpointedFunction):
         self.of_key = context.get_keyed_state_store().get_state(ValueStateDescriptor("total", Types.LONG()))
 
     def snapshot_state(self, context: Any) -> None:
-        """The list was kept up to date all along."""
+        """The list is always up to date."""
 
     def process_element(self, value: Any, ctx: Any) -> Any:
         self.of_key.update((self.of_key.value() or 0) + 1)
@@ -184,35 +185,35 @@ class CountsKeys(KeyedProcessFunction, CheckpointedFunction):
         yield value, self.of_key.value(), sum(self.total)
 
 
-def test_keyed_and_operator_state_of_one_name_live_side_by_side() -> None:
+def test_keyed_and_operator_state_may_share_a_name() -> None:
     out = Collect()
     script = Script(["a", "b", EPOCH, "a", CRASH, EPOCH, "a", "b"])
     result = run(lambda env: env.add_source(script).key_by(lambda v: v).process(CountsKeys()).sink_to(out))
     assert result[out] == [("a", 1, 1), ("b", 1, 2), ("a", 2, 3), ("a", 3, 4), ("b", 2, 5)]
 
 
-class Tells(Seen):
-    """What the contexts say."""
+class ReportsContext(Seen):
+    """Emits what the contexts report."""
 
     def initialize_state(self, context: Any) -> None:
         super().initialize_state(context)
-        self.told = [context.is_restored(), context.get_restored_checkpoint_id()]
+        self.reported = [context.is_restored(), context.get_restored_checkpoint_id()]
         self.opened = False
 
     def open(self, runtime_context: Any) -> None:
-        self.told.append(self.opened)  # AttributeError if initialize_state had not come first
+        self.reported.append(self.opened)  # AttributeError if initialize_state was not called first
         self.opened = True
 
     def snapshot_state(self, context: Any) -> None:
         super().snapshot_state(context)
-        self.told.append(context.get_checkpoint_id())
+        self.reported.append(context.get_checkpoint_id())
 
     def process_element(self, value: Any, ctx: Any) -> Any:
-        yield value, list(self.told)
+        yield value, list(self.reported)
 
 
-def test_the_contexts_name_the_epochs_and_state_comes_before_open() -> None:
-    result = through(Tells(), Script([1, EPOCH, 2, EPOCH, 3, CRASH, 4]))
+def test_contexts_report_epochs_and_initialize_state_precedes_open() -> None:
+    result = run_through(ReportsContext(), Script([1, EPOCH, 2, EPOCH, 3, CRASH, 4]))
     assert result["out"] == [
         (1, [False, None, False]),
         (2, [False, None, False, 1]),
@@ -225,7 +226,7 @@ def test_the_contexts_name_the_epochs_and_state_comes_before_open() -> None:
 
 
 class Remembers(PythonSource, CheckpointedFunction):
-    """Numbers; each is yielded with how many this subtask read before."""
+    """Numbers; each is emitted with the count that this subtask read before."""
 
     bounded = True
 
@@ -233,7 +234,7 @@ class Remembers(PythonSource, CheckpointedFunction):
         self.state = context.get_operator_state_store().get_list_state(ListStateDescriptor("read", Types.LONG()))
 
     def snapshot_state(self, context: Any) -> None:
-        """The list is kept up to date."""
+        """The list is up to date."""
 
     def splits(self, context: Any) -> Sequence[Split]:
         return [Split("numbers")]
@@ -251,7 +252,7 @@ class Remembers(PythonSource, CheckpointedFunction):
 
 
 class FailsAt(MapFunction):
-    """Fails at a value, once in the life of `store`."""
+    """Fails at a value, once in the lifetime of `store`."""
 
     def __init__(self, value: Any, store: str) -> None:
         self.value, self.store = value, store
@@ -262,17 +263,17 @@ class FailsAt(MapFunction):
         return value
 
 
-def test_a_source_keeps_state() -> None:
+def test_a_source_has_operator_state() -> None:
     out = Collect()
     result = run(
-        lambda env: env.add_source(Remembers()).map(FailsAt((3, 3), a_store())).sink_to(out),
+        lambda env: env.add_source(Remembers()).map(FailsAt((3, 3), new_store())).sink_to(out),
         restart=RestartStrategies.fixed_delay_restart(1, 0),
     )
     assert (result[out], result.restarts) == ([(n, n) for n in range(6)], 1)
 
 
 class Pairs(TwoPhaseSink, CheckpointedFunction):
-    """Publishes records two by two; an odd one waits for the next epoch in operator state."""
+    """Publishes records in pairs; an odd one waits for the next epoch in operator state."""
 
     published: dict[int, list[Any]] = {}  # noqa: RUF012 - shared on purpose: what `commit` did is read by the test
 
@@ -304,7 +305,7 @@ class Pairs(TwoPhaseSink, CheckpointedFunction):
         self.published[commit.epoch] = [pair for pairs in staged for pair in pairs]
 
 
-def test_a_two_phase_sink_keeps_what_it_did_not_stage() -> None:
+def test_a_two_phase_sink_stores_unstaged_records() -> None:
     Pairs.published = {}
     script = Script([1, 2, 3, EPOCH, 4, 5, 6, 7, 8, CRASH, EPOCH, 9, EPOCH, 10])
     run(lambda env: env.add_source(script).sink_to(Pairs()))
@@ -315,7 +316,7 @@ def test_a_two_phase_sink_keeps_what_it_did_not_stage() -> None:
     }
 
 
-def test_a_sink_subtask_without_records_in_an_epoch_keeps_its_state() -> None:
+def test_a_sink_subtask_without_records_in_an_epoch_retains_its_state() -> None:
     Pairs.published = {}
     script = Script([0, 1, EPOCH, 3, EPOCH, 5, EPOCH, 2])
 
@@ -323,10 +324,10 @@ def test_a_sink_subtask_without_records_in_an_epoch_keeps_its_state() -> None:
         dealt = env.add_source(script).partition_custom(lambda key, n: key % n, lambda value: value)
         dealt.sink_to(Pairs()).uid("pairs")
 
-    store = a_store()
+    store = new_store()
     run(build, parallelism=2, store=store)
     assert [Pairs.published[epoch] for epoch in (2, 4)] == [[1, 3], [0, 2]]
-    assert kept_in(store, "pairs")["1"]["lists"]["waiting"]["items"] == 1
+    assert stored_lists(store, "pairs")["1"]["lists"]["waiting"]["items"] == 1
 
 
 class StatefulSinkOnly(Pairs):
@@ -336,14 +337,14 @@ class StatefulSinkOnly(Pairs):
 
 class _Plain(SinkWriter):
     def write(self, batch: Batch) -> None:
-        """Forget it."""
+        """Discard it."""
 
     def stage(self) -> Sequence[Any]:
         return ()
 
 
 class WithWriter(Sink):
-    """A sink whose writer counts, across epochs, what it wrote."""
+    """A sink whose writer counts, across epochs, the records it wrote."""
 
     totals: dict[int, list[int]] = {}  # noqa: RUF012 - shared on purpose
 
@@ -359,7 +360,7 @@ class _Counts(SinkWriter):
         self.total = context.get_operator_state_store().get_list_state(ListStateDescriptor("total", Types.LONG()))
 
     def snapshot_state(self, context: Any) -> None:
-        """Up to date."""
+        """The list is up to date."""
 
     def write(self, batch: Batch) -> None:
         self.total.update([sum(self.total) + len(batch)])
@@ -368,13 +369,13 @@ class _Counts(SinkWriter):
         return tuple(self.total)
 
 
-def test_the_writer_of_any_sink_may_keep_state() -> None:
+def test_the_writer_of_any_sink_may_have_operator_state() -> None:
     WithWriter.totals.clear()
     run(lambda env: env.add_source(Script([1, 2, EPOCH, 3, CRASH, EPOCH, 4])).sink_to(WithWriter()))
     assert WithWriter.totals == {1: [2], 2: [3], 3: [4]}
 
 
-def test_methods_on_a_sink_whose_writer_lacks_them_are_refused() -> None:
+def test_state_methods_on_a_sink_instead_of_its_writer_are_rejected() -> None:
     with pytest.raises(JobFailedError, match="move the methods to _Plain"):
         run(lambda env: env.add_source(Script([1])).sink_to(StatefulSinkOnly()))
 
@@ -382,7 +383,7 @@ def test_methods_on_a_sink_whose_writer_lacks_them_are_refused() -> None:
 def test_a_foreach_sink_with_operator_state_is_refused() -> None:
     class Function(CountingMap):
         def invoke(self, value: Any) -> None:
-            """See it."""
+            """Discard it."""
 
     with pytest.raises(ProgramError, match="Derive it from TwoPhaseSink"):
         ForeachSink(Function())
@@ -391,39 +392,39 @@ def test_a_foreach_sink_with_operator_state_is_refused() -> None:
 # --- rescaling ----------------------------------------------------------------------------------------------
 
 
-def rescaled(function: Callable[[], Any], before: int, after: int) -> Result:
+def run_rescaled(function: Callable[[], Any], before: int, after: int) -> Result:
     """Two epochs at one parallelism, the rest at another; the last epoch of the first run is published again."""
-    store = a_store()
+    store = new_store()
     script = Script([0, 1, 2, EPOCH, 3, 4, 5, EPOCH, CRASH, 6, 7, 8])
     until_crash(function(), script, parallelism=before, store=store)
-    return through(function(), script, parallelism=after, store=store)
+    return run_through(function(), script, parallelism=after, store=store)
 
 
 @pytest.mark.parametrize(("before", "after"), [(1, 3), (2, 3), (3, 2), (3, 1), (2, 2)])
-def test_a_list_is_dealt_out_when_the_parallelism_changes(before: int, after: int) -> None:
-    result = rescaled(Seen, before, after)
-    kept = [n for subtask in range(before) for n in range(6) if n % before == subtask]
+def test_a_list_is_redistributed_when_the_parallelism_changes(before: int, after: int) -> None:
+    result = run_rescaled(Seen, before, after)
+    stored = [n for subtask in range(before) for n in range(6) if n % before == subtask]
     if before == after:
         dealt = [[n for n in range(6) if n % before == subtask] for subtask in range(before)]
     else:
-        dealt = [kept[len(kept) * i // after : len(kept) * (i + 1) // after] for i in range(after)]
+        dealt = [stored[len(stored) * i // after : len(stored) * (i + 1) // after] for i in range(after)]
     seen = dict(result["out"])
     for n in (6, 7, 8):
         assert seen[n] == dealt[n % after] + [m for m in range(6, n) if m % after == n % after]
 
 
-def test_a_union_gives_everybody_everything() -> None:
-    result = rescaled(lambda: Seen(union=True), 2, 3)
+def test_a_union_list_is_restored_in_full_by_every_subtask() -> None:
+    result = run_rescaled(lambda: Seen(union=True), 2, 3)
     assert {n: seen[:6] for n, seen in result["out"] if n > 5} == {n: [0, 2, 4, 1, 3, 5] for n in (6, 7, 8)}
 
 
-def test_a_union_gives_everything_also_at_the_same_parallelism() -> None:
-    result = rescaled(lambda: Seen(union=True), 2, 2)
+def test_a_union_list_is_restored_in_full_at_the_same_parallelism() -> None:
+    result = run_rescaled(lambda: Seen(union=True), 2, 2)
     assert {n: seen[:6] for n, seen in result["out"] if n > 5} == {n: [0, 2, 4, 1, 3, 5] for n in (6, 7, 8)}
 
 
-class Forgetful(Seen):
-    """Asks for another state than the one that was kept."""
+class DeclaresAnother(Seen):
+    """Declares another state than the stored one."""
 
     def __init__(self) -> None:
         super().__init__(ListStateDescriptor("other", Types.LONG()))
@@ -431,49 +432,49 @@ class Forgetful(Seen):
 
 @pytest.mark.parametrize("union", [False, True])
 @pytest.mark.parametrize("plain", [False, True], ids=["another state", "no state at all"])
-def test_a_list_nobody_asks_for_is_handed_on_once(union: bool, plain: bool) -> None:
-    store = a_store()
+def test_an_undeclared_list_is_retained_once(union: bool, plain: bool) -> None:
+    store = new_store()
     script = Script([0, 1, 2, 3, EPOCH, CRASH, 4, EPOCH, 5, EPOCH, CRASH, 6])
 
-    class Passes(ProcessFunction):
+    class PassThrough(ProcessFunction):
         def process_element(self, value: Any, ctx: Any) -> Any:
             yield value
 
     until_crash(Seen(union=union), script, parallelism=2, store=store)
-    until_crash(Passes() if plain else Forgetful(), script, parallelism=3, store=store)
-    accounts = kept_in(store)
+    until_crash(PassThrough() if plain else DeclaresAnother(), script, parallelism=3, store=store)
+    accounts = stored_lists(store)
     assert [account["lists"].get("seen", {}).get("items", 0) for account in accounts.values()] == [1, 1, 2]
-    last = through(Seen(union=union), script, parallelism=1, store=store)
+    last = run_through(Seen(union=union), script, parallelism=1, store=store)
     assert last["out"][-1] == (6, [0, 2, 1, 3])
 
 
 COUNTS = st.lists(st.integers(0, 7), max_size=6)
 
 
-def dealt_slowly(counts: list[int], parallelism: int) -> list[list[tuple[int, int]]]:
-    """The obvious way: all items in a row, each told where it goes."""
+def distribute_one_by_one(counts: list[int], parallelism: int) -> list[list[tuple[int, int]]]:
+    """The reference: all items in a row, each assigned to its subtask."""
     items = [(subtask, i) for subtask, count in enumerate(counts) for i in range(count)]
     if len(counts) == parallelism:
         return [[item for item in items if item[0] == subtask] for subtask in range(parallelism)]
     hands: list[list[tuple[int, int]]] = [[] for _ in range(parallelism)]
     for at, item in enumerate(items):
-        # The last hand whose run begins at or before this item.
+        # The last share that begins at or before this item.
         chosen = max(h for h in range(parallelism) if len(items) * h // parallelism <= at)
         hands[chosen].append(item)
     return hands
 
 
 @given(COUNTS, st.integers(1, 8))
-def test_shares_are_what_dealing_item_by_item_gives(counts: list[int], parallelism: int) -> None:
-    found = shares(counts, parallelism)
-    items = [[(s.subtask, i) for s in share for i in range(s.start, s.stop)] for share in found]
-    assert items == dealt_slowly(counts, parallelism)
+def test_shares_agree_with_distributing_item_by_item(counts: list[int], parallelism: int) -> None:
+    actual = shares(counts, parallelism)
+    items = [[(s.subtask, i) for s in share for i in range(s.start, s.stop)] for share in actual]
+    assert items == distribute_one_by_one(counts, parallelism)
     if len(counts) != parallelism:
         sizes = [len(share) for share in items]
         assert max(sizes) - min(sizes) <= 1
 
 
-def test_a_subtask_reads_only_the_lists_it_has_a_part_of() -> None:
+def test_a_subtask_reads_only_the_lists_that_overlap_its_share() -> None:
     assert shares([4, 4, 4], 2) == [[Slice(0, 0, 4), Slice(1, 0, 2)], [Slice(1, 2, 4), Slice(2, 0, 4)]]
 
 
@@ -481,7 +482,7 @@ def test_a_subtask_reads_only_the_lists_it_has_a_part_of() -> None:
 
 
 class Worker:
-    """A worker process of Spark, as far as tasks can tell: it has residents of its own."""
+    """A worker process of Spark from the tasks' point of view: it has its own residents."""
 
     tasks = itertools.count()
 
@@ -521,7 +522,7 @@ def workers(function: Any, count: int) -> list[Worker]:
     else:
         stream.process(function).uid("function").sink_to(Collect())
     plan = compile_graph(env._graph("moves"))
-    facts = JobFacts("moves", "id", "run", MemoryStore(a_store()))
+    facts = JobFacts("moves", "id", "run", MemoryStore(new_store()))
     return [Worker(ShippedJob(cloudpickle.dumps(plan), facts)) for _ in range(count)]
 
 
@@ -530,7 +531,7 @@ def seen_by(states: dict[str, Any]) -> int:
     return items
 
 
-def test_a_function_that_stays_is_opened_once() -> None:
+def test_a_function_that_stays_on_its_worker_is_opened_once() -> None:
     Opens.opened = []
     [worker] = workers(Opens(), 1)
     states: dict[str, Any] = {}
@@ -540,7 +541,7 @@ def test_a_function_that_stays_is_opened_once() -> None:
     assert Opens.opened == ["open"]
 
 
-def test_a_function_that_comes_back_starts_from_what_the_others_kept() -> None:
+def test_a_function_that_returns_to_a_worker_restores_the_state_of_the_others() -> None:
     Opens.opened = []
     first, second = workers(Opens(), 2)
     states: dict[str, Any] = {}
@@ -550,7 +551,7 @@ def test_a_function_that_comes_back_starts_from_what_the_others_kept() -> None:
     assert Opens.opened == ["open", "open", "close", "open", "close", "open"]
 
 
-def test_a_sink_that_comes_back_starts_from_what_the_others_kept() -> None:
+def test_a_sink_that_returns_to_a_worker_restores_the_state_of_the_others() -> None:
     first, second = workers(Pairs(), 2)
     states: dict[str, Any] = {}
     waiting: list[int] = []
@@ -561,19 +562,19 @@ def test_a_sink_that_comes_back_starts_from_what_the_others_kept() -> None:
     assert waiting == [1, 0, 1, 0, 1]
 
 
-def test_an_epoch_that_is_run_again_starts_from_the_last_committed_one() -> None:
+def test_a_replayed_epoch_restores_the_last_committed_one() -> None:
     [worker] = workers(Opens(), 1)
     states = worker.run(1, {}, 1)
     worker.run(2, states, 2, lost=True)
     assert seen_by(worker.run(2, states, 2)) == 2
 
 
-def test_an_attempt_that_died_before_its_acknowledgement_leaves_nothing() -> None:
+def test_an_attempt_that_died_before_its_acknowledgement_leaves_no_state() -> None:
     class Dies(Seen):
         def process_element(self, value: Any, ctx: Any) -> Any:
             yield from super().process_element(value, ctx)
             if value == 2 and MemoryStore("dies").create("once", b""):
-                signal.raise_signal(signal.SIGINT)  # no failure of the function: the task is killed
+                signal.raise_signal(signal.SIGINT)  # not a failure of the function: the task is killed
 
     [worker] = workers(Dies(), 1)
     states = worker.run(1, {}, 1)
@@ -582,7 +583,7 @@ def test_an_attempt_that_died_before_its_acknowledgement_leaves_nothing() -> Non
     assert seen_by(worker.run(2, states, 2)) == 2
 
 
-# --- what is stored -----------------------------------------------------------------------------------------
+# --- storage ------------------------------------------------------------------------------------------------
 
 
 class Texts(Seen):
@@ -596,31 +597,31 @@ class Texts(Seen):
         yield value, [text[0] for text in self.seen]
 
 
-def test_a_large_list_is_a_file_that_lives_as_long_as_a_manifest_names_it() -> None:
-    store = a_store()
+def test_a_large_list_is_stored_in_a_file_retained_while_a_manifest_names_it() -> None:
+    store = new_store()
     script = Script([1, EPOCH, 2, CRASH, EPOCH, 3, EPOCH, 4])
-    result = through(Texts(INLINE_BYTES_MAX), script, store=store)
+    result = run_through(Texts(INLINE_BYTES_MAX), script, store=store)
     assert result["out"] == [(1, ["1"]), (2, ["1", "2"]), (3, ["1", "2"]), (4, ["1", "2"])]
     newest = result.manifests[-1]
-    file = kept_in(store)["0"]["lists"]["texts"]["file"]
-    said = parse_segment(file)
-    assert said is not None and said.epoch == 2  # not written again while nothing changes
+    file = stored_lists(store)["0"]["lists"]["texts"]["file"]
+    name = parse_segment(file)
+    assert name is not None and name.epoch == 2  # not rewritten while nothing changes
     stored = MemoryStore(store).list(SEGMENTS)
     assert file in stored and len(stored) >= 2
-    gone = files_to_delete(stored, named_files(newest), newest=newest.epoch, published_through=newest.epoch)
-    assert set(gone) == set(stored) - {file}
+    deletable = files_to_delete(stored, named_files(newest), newest=newest.epoch, published_through=newest.epoch)
+    assert set(deletable) == set(stored) - {file}
 
 
-def test_a_small_list_is_in_the_manifest() -> None:
-    store = a_store()
-    through(Texts(10), Script([1, EPOCH, 2]), store=store)
-    assert "inline" in kept_in(store)["0"]["lists"]["texts"]
+def test_a_small_list_is_stored_in_the_manifest() -> None:
+    store = new_store()
+    run_through(Texts(10), Script([1, EPOCH, 2]), store=store)
+    assert "inline" in stored_lists(store)["0"]["lists"]["texts"]
     assert MemoryStore(store).list(SEGMENTS) == []
 
 
 @pytest.mark.parametrize("damage", ["changed", "missing"])
-def test_damaged_state_is_named_and_never_read_as_empty(damage: str) -> None:
-    store = a_store()
+def test_damaged_state_is_reported_and_never_read_as_empty(damage: str) -> None:
+    store = new_store()
     script = Script([1, EPOCH, 2, EPOCH, CRASH, 3])
     until_crash(Texts(INLINE_BYTES_MAX), script, store=store)
     memory = MemoryStore(store)
@@ -631,7 +632,7 @@ def test_damaged_state_is_named_and_never_read_as_empty(damage: str) -> None:
             data = memory.get(name)
             memory.put(name, data[:-20] + bytes([data[-20] ^ 1]) + data[-19:])
     with pytest.raises(JobFailedError, match=r"operator state 'texts' of '.*': the file 'segments/function/texts"):
-        through(Texts(INLINE_BYTES_MAX), script, store=store)
+        run_through(Texts(INLINE_BYTES_MAX), script, store=store)
 
 
 VALUES: list[tuple[Any, list[Any]]] = [
@@ -644,7 +645,7 @@ VALUES: list[tuple[Any, list[Any]]] = [
 
 
 @pytest.mark.parametrize(("type_info", "values"), VALUES, ids=[type_info.notation for type_info, _ in VALUES])
-def test_values_come_back_as_they_were(type_info: Any, values: list[Any]) -> None:
+def test_values_are_restored_unchanged(type_info: Any, values: list[Any]) -> None:
     class Keeps(Seen):
         def process_element(self, value: Any, ctx: Any) -> Any:
             yield list(self.seen)
@@ -660,35 +661,35 @@ def test_values_come_back_as_they_were(type_info: Any, values: list[Any]) -> Non
 
 
 def test_a_state_saved_with_another_type_is_refused() -> None:
-    store, script = a_store(), Script([1, EPOCH, CRASH, 2, EPOCH, 3])
+    store, script = new_store(), Script([1, EPOCH, CRASH, 2, EPOCH, 3])
     until_crash(Seen(), script, store=store)
     with pytest.raises(JobFailedError, match="'seen' of 'PROCESS' was saved as int64, is now string"):
-        through(Seen(ListStateDescriptor("seen", Types.STRING())), script, store=store)
-    # Nothing was lost by the refusal.
-    assert through(Seen(), script, store=store)["out"][-2:] == [(2, [1]), (3, [1, 2])]
+        run_through(Seen(ListStateDescriptor("seen", Types.STRING())), script, store=store)
+    # The rejection did not lose anything.
+    assert run_through(Seen(), script, store=store)["out"][-2:] == [(2, [1]), (3, [1, 2])]
 
 
 def test_a_state_saved_as_a_list_is_not_read_as_a_union() -> None:
-    store, script = a_store(), Script([1, EPOCH, CRASH, 2])
+    store, script = new_store(), Script([1, EPOCH, CRASH, 2])
     until_crash(Seen(), script, store=store)
     with pytest.raises(JobFailedError, match="now requested by get_union_list_state"):
-        through(Seen(union=True), script, store=store)
+        run_through(Seen(union=True), script, store=store)
 
 
 def initialized(ask: Callable[[Any], Any]) -> Any:
-    """What a function gets that asks the context of `initialize_state` for something."""
+    """What a function gets that requests something from the context of `initialize_state`."""
 
-    class Asks(CountingMap):
+    class RequestsInInitialize(CountingMap):
         def initialize_state(self, context: Any) -> None:
             super().initialize_state(context)
-            self.asked = ask(context)
+            self.received = ask(context)
 
-    function = Asks()
+    function = RequestsInInitialize()
     with OperatorHarness(function):
-        return function.asked
+        return function.received
 
 
-def test_a_descriptor_used_again_gives_the_same_state() -> None:
+def test_the_same_descriptor_returns_the_same_state() -> None:
     def ask(context: Any) -> Any:
         store = context.get_operator_state_store()
         return store.get_list_state(SEEN), store.get_list_state(ListStateDescriptor("seen", Types.LONG()))
@@ -709,12 +710,12 @@ def test_a_descriptor_used_again_gives_the_same_state() -> None:
     ],
     ids=["another type", "another mode", "another kind", "no descriptor", "a value of another type"],
 )
-def test_a_descriptor_that_does_not_fit_is_refused(ask: Callable[[Any], Any], message: str) -> None:
+def test_an_invalid_descriptor_is_rejected(ask: Callable[[Any], Any], message: str) -> None:
     with pytest.raises(ProgramError, match=message):
         initialized(lambda context: ask(context.get_operator_state_store()))
 
 
-def test_a_list_that_expires_is_refused() -> None:
+def test_a_list_with_a_ttl_is_rejected() -> None:
     descriptor = ListStateDescriptor("seen", Types.LONG())
     descriptor.enable_time_to_live(StateTtlConfig.new_builder(Time.seconds(1)).build())
     with pytest.raises(ProgramError, match="only keyed state has a time to live"):
@@ -733,7 +734,7 @@ def test_an_unserialisable_value_names_the_state() -> None:
             return ()
 
     with pytest.raises(JobFailedError, match="state 'locks' of 'PROCESS': a value cannot be pickled") as raised:
-        through(Locks(ListStateDescriptor("locks", Types.PICKLED_BYTE_ARRAY())), Script([1]))
+        run_through(Locks(ListStateDescriptor("locks", Types.PICKLED_BYTE_ARRAY())), Script([1]))
     assert "snapshot_state" in raised.value.report
 
 
@@ -743,24 +744,24 @@ def test_a_failing_snapshot_fails_the_epoch_with_the_users_traceback() -> None:
             raise OSError("disk on fire")
 
     with pytest.raises(JobFailedError, match="disk on fire") as raised:
-        through(Fails(), Script([1]))
+        run_through(Fails(), Script([1]))
     assert "test_operator_state.py" in raised.value.report and "snapshot_state" in raised.value.report
 
 
-def test_half_of_the_two_methods_is_refused() -> None:
+def test_a_function_with_only_one_of_the_two_state_methods_is_rejected() -> None:
     class Half(ProcessFunction):
         def snapshot_state(self, context: Any) -> None:
-            """Where is the other one?"""
+            """The other method is missing."""
 
         def process_element(self, value: Any, ctx: Any) -> Any:
             yield value
 
     with pytest.raises(MillstreamError, match=r"has snapshot_state\(\), but operator state needs both"):
-        through(Half(), Script([1]))
+        run_through(Half(), Script([1]))
 
 
-def test_a_program_that_lost_an_operator_with_state_is_refused() -> None:
-    store, script, out = a_store(), Script([1, EPOCH, CRASH, 2]), Collect()
+def test_a_program_without_a_former_stateful_operator_is_rejected() -> None:
+    store, script, out = new_store(), Script([1, EPOCH, CRASH, 2]), Collect()
     until_crash(Seen(), script, store=store)
     with pytest.raises(MillstreamError, match="uid function"):
         run(lambda env: env.add_source(script).sink_to(out).uid("out"), store=store)

@@ -1,4 +1,4 @@
-"""A stream taken as keyed already: no exchange, the answers of `key_by`, and an error where the claim does not hold."""
+"""A stream reinterpreted as keyed: no exchange, the results of `key_by`, and an error where records are misplaced."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ BY_FUNCTION: Rekeyed = lambda stream: DataStreamUtils.reinterpret_as_keyed_strea
 
 
 class Numbered(KeyedProcessFunction):
-    """Every record with how many its key had before."""
+    """Emits every record with the number of earlier records of its key."""
 
     def open(self, runtime_context: Any) -> None:
         self.seen = runtime_context.get_state(ValueStateDescriptor("seen", Types.LONG()))
@@ -45,8 +45,8 @@ class Numbered(KeyedProcessFunction):
         yield ctx.get_current_key(), self.seen.value()
 
 
-def kept(env: StreamExecutionEnvironment, pairs: list[Any] | None = None) -> DataStream:
-    """Pairs that a keyed operator has given out unchanged."""
+def already_keyed(env: StreamExecutionEnvironment, pairs: list[Any] | None = None) -> DataStream:
+    """Pairs that a keyed operator has emitted unchanged."""
     script = Script(PAIRS[:20], [*PAIRS[20:30], EPOCH, *PAIRS[30:]], type_info=PAIR)
     stamped = env.add_source(script).assign_timestamps_and_watermarks(
         WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda row, _: row[1])
@@ -56,16 +56,16 @@ def kept(env: StreamExecutionEnvironment, pairs: list[Any] | None = None) -> Dat
 
 @pytest.mark.parametrize("rekeyed", [BY_FIELD, BY_FUNCTION], ids=["a column", "a function"])
 @pytest.mark.parametrize("parallelism", [1, 3])
-def test_the_stream_behaves_as_after_key_by(rekeyed: Rekeyed, parallelism: int) -> None:
+def test_a_reinterpreted_stream_behaves_as_after_key_by(rekeyed: Rekeyed, parallelism: int) -> None:
     out = Collect()
-    result = run(lambda env: rekeyed(kept(env)).process(Numbered()).sink_to(out), parallelism=parallelism)
+    result = run(lambda env: rekeyed(already_keyed(env)).process(Numbered()).sink_to(out), parallelism=parallelism)
     counts = {word: sum(row[0] == word for row in PAIRS) for word in WORDS}
     assert sorted(result[out]) == [(word, n + 1) for word in WORDS for n in range(counts[word])]
 
 
-def test_there_is_no_second_exchange() -> None:
+def test_reinterpreting_adds_no_exchange() -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
-    kept(env).reinterpret_as_keyed_stream("word").process(Numbered()).print()
+    already_keyed(env).reinterpret_as_keyed_stream("word").process(Numbered()).print()
     plan = env.explain()
     assert plan.count("⇐") == 1, plan
 
@@ -80,7 +80,7 @@ def test_windows_need_no_exchange_either(columns: bool) -> None:
     out = Collect()
 
     def program(env: StreamExecutionEnvironment) -> None:
-        windows = BY_FIELD(kept(env)).window(TumblingEventTimeWindows.of(Time.milliseconds(1_000)))
+        windows = BY_FIELD(already_keyed(env)).window(TumblingEventTimeWindows.of(Time.milliseconds(1_000)))
         if columns:
             windows.aggregate(Aggregates(n=count())).map(lambda row: (row[0], row[-1])).sink_to(out)
             assert "Partial" in env.explain()
@@ -103,26 +103,26 @@ class Both(KeyedCoProcessFunction):
         yield value, self.first.value()
 
 
-def test_it_can_be_connected_with_a_stream_that_was_exchanged() -> None:
+def test_a_reinterpreted_stream_can_be_connected_with_an_exchanged_one() -> None:
     out = Collect()
 
     def program(env: StreamExecutionEnvironment) -> None:
-        asked = env.from_collection(["a", "b"], Types.STRING()).key_by(lambda word: word, Types.STRING())
-        BY_FIELD(kept(env)).connect(asked).process(Both()).sink_to(out)
+        others = env.from_collection(["a", "b"], Types.STRING()).key_by(lambda word: word, Types.STRING())
+        BY_FIELD(already_keyed(env)).connect(others).process(Both()).sink_to(out)
 
     newest = {row[0]: row[1] for row in PAIRS[:30]}
     assert sorted(run(program, parallelism=3)[out]) == [("a", newest["a"]), ("b", newest["b"])]
 
 
-# --- where the claim does not hold --------------------------------------------------------------------------
+# --- misplaced records --------------------------------------------------------------------------------------
 
 
-def strayed(then: Callable[[Any], DataStream], rekeyed: Rekeyed = BY_FIELD) -> JobFailedError:
-    """What is raised when keys are changed behind key_by."""
+def misplaced_error(then: Callable[[Any], DataStream], rekeyed: Rekeyed = BY_FIELD) -> JobFailedError:
+    """The error when keys are changed after key_by."""
     out = Collect()
 
     def program(env: StreamExecutionEnvironment) -> None:
-        then(rekeyed(kept(env).map(lambda row: Row(row[0] + "!", row[1]), PAIR))).sink_to(out)
+        then(rekeyed(already_keyed(env).map(lambda row: Row(row[0] + "!", row[1]), PAIR))).sink_to(out)
 
     with pytest.raises(JobFailedError) as failure:
         run(program, parallelism=3)
@@ -142,24 +142,24 @@ def strayed(then: Callable[[Any], DataStream], rekeyed: Rekeyed = BY_FIELD) -> J
     ids=["process", "sum", "window", "aggregate", "connect"],
 )
 @pytest.mark.parametrize("rekeyed", [BY_FIELD, BY_FUNCTION], ids=["a column", "a function"])
-def test_a_record_of_another_subtask_fails_the_job_with_its_key(then: Any, rekeyed: Rekeyed) -> None:
-    report = strayed(then, rekeyed).report
+def test_a_misplaced_record_fails_the_job_with_its_key(then: Any, rekeyed: Rekeyed) -> None:
+    report = misplaced_error(then, rekeyed).report
     assert "!' of this record does not belong to its subtask" in report
     assert "Use key_by() there" in report
     assert "record    " in report and "!'" in report.split("record    ")[1]
     assert "test_reinterpreted_keys.py" in report
 
 
-def test_nothing_strays_where_there_is_one_subtask() -> None:
+def test_no_record_is_misplaced_with_one_subtask() -> None:
     out = Collect()
-    result = run(lambda env: BY_FIELD(kept(env).map(lambda row: Row("x", row[1]), PAIR)).sum("n").sink_to(out))
+    result = run(lambda env: BY_FIELD(already_keyed(env).map(lambda row: Row("x", row[1]), PAIR)).sum("n").sink_to(out))
     assert result[out][-1] == Row(word="x", n=sum(row[1] for row in PAIRS))
 
 
-# --- refused where it is written ----------------------------------------------------------------------------
+# --- rejected at the user's line ----------------------------------------------------------------------------
 
 
-def test_a_stream_that_is_dealt_out_is_refused() -> None:
+def test_a_repartitioned_stream_is_rejected() -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
     pairs = env.from_collection([Row("a", 1)], PAIR)
     with Refused("reinterpret_as_keyed_stream", "partitioned by rebalance", "use key_by()"):
@@ -172,16 +172,16 @@ def test_a_stream_that_is_dealt_out_is_refused() -> None:
         DataStreamUtils.reinterpret_as_keyed_stream([1], lambda n: n)  # type: ignore[arg-type]
 
 
-def test_another_parallelism_is_refused_at_the_operator() -> None:
+def test_another_parallelism_is_rejected_at_the_operator() -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
     env.set_parallelism(2)
-    BY_FIELD(kept(env)).process(Numbered()).set_parallelism(3).print()
+    BY_FIELD(already_keyed(env)).process(Numbered()).set_parallelism(3).print()
     with pytest.raises(ProgramError, match=r"parallelism 2.*parallelism 3.*set_parallelism\(2\).*test_reinterpreted"):
         env.explain()
 
 
 class Watermarks(KeyedProcessFunction):
-    """Every record with the event time it met."""
+    """Emits every record with the current watermark."""
 
     def process_element(self, value: Any, ctx: Any) -> Any:
         yield value[0], value[1], ctx.timer_service().current_watermark()
@@ -198,13 +198,13 @@ _STORES = itertools.count()
 
 
 def timed_by_subtask(env: StreamExecutionEnvironment, items: list[Any] = TIMES) -> DataStream:
-    """Pairs that are with their key already, whose event time every subtask tells by what it has seen itself."""
+    """Pairs that are already with their key, and each subtask of which derives the watermark from its own records."""
     pairs = env.add_source(Script(items, type_info=PAIR)).key_by("word").map(lambda row: row, PAIR)
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda row, _: row[1])
     return pairs.assign_timestamps_and_watermarks(strategy)
 
 
-def test_the_event_time_of_a_subtask_that_is_ahead_does_not_go_back_between_epochs() -> None:
+def test_the_watermark_of_a_subtask_that_is_ahead_does_not_move_back_between_epochs() -> None:
     out = Collect()
     run(lambda env: BY_FIELD(timed_by_subtask(env)).process(Watermarks()).sink_to(out), parallelism=2)
     met = [(word, watermark) for word, _, watermark in out.values]
@@ -213,7 +213,7 @@ def test_the_event_time_of_a_subtask_that_is_ahead_does_not_go_back_between_epoc
     assert [watermark for word, watermark in met if word == SLOW] == [start, 9, 19]
 
 
-def test_what_stands_behind_the_keyed_operator_in_the_same_task_does_not_go_back_either() -> None:
+def test_the_watermark_of_chained_downstream_operators_does_not_move_back_either() -> None:
     out = Collect()
 
     class Behind(ProcessFunction):
@@ -238,9 +238,11 @@ def test_a_window_of_a_subtask_that_is_ahead_does_not_fire_again_for_late_record
 
 
 @pytest.mark.parametrize("after", [1, 2, 3])
-def test_restored_a_subtask_stands_where_the_slowest_of_those_stood_whose_keys_it_takes(after: int) -> None:
-    """With as many subtasks as before each goes on by itself. With others, a key that was ahead may meet an earlier
-    time than it did: one number cannot say both, and the smaller one calls nothing late that nobody waited for."""
+def test_a_restored_subtask_has_the_minimum_watermark_of_the_subtasks_whose_keys_it_takes(after: int) -> None:
+    """With as many subtasks as before each continues with its own watermark. At another parallelism, a key that was
+    ahead may get an earlier watermark than before: one number cannot represent both, and the minimum never makes a
+    timely record late.
+    """
     store, first, second = f"event-times-{next(_STORES)}", Collect(), Collect()
 
     def build(env: StreamExecutionEnvironment, out: Collect) -> None:
@@ -249,5 +251,5 @@ def test_restored_a_subtask_stands_where_the_slowest_of_those_stood_whose_keys_i
     assert run(lambda env: build(env, first), parallelism=2, epochs=2, store=store).status == "SUSPENDED"
     run(lambda env: build(env, second), parallelism=after, store=store)
     met = {word: watermark for word, n, watermark in second.values if n in (600, 400)}
-    # Of three, the middle subtask takes keys of both; neither of these two keys is there.
+    # Of three, the middle subtask takes keys of both; neither of these two keys is among them.
     assert met == ({FAST: 19, SLOW: 19} if after == 1 else {FAST: 999, SLOW: 19})

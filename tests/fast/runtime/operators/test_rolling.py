@@ -1,4 +1,4 @@
-"""Running aggregations in columns give what the slow way gives, a record at a time: any types, cuts and epochs."""
+"""Running aggregations in columns agree with a record-by-record reference: any types, cuts and epochs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ STORES = itertools.count()
 
 
 def lowered(kind: str, field: int | str, type_info: TypeInformation) -> Rolling | Reduce:
-    """What runs for `kind` of a field, as the compiler decides."""
+    """The operator for `kind` of a field, as the compiler chooses it."""
     return rolling_operation(rolling_field(kind, field, type_info), type_info)
 
 
@@ -65,7 +65,7 @@ class OneOperator:
             max_parallelism=128,
         )
         self.store = MemoryStore(f"rolling-{next(STORES)}")
-        self.kept: dict[str, Any] = {}
+        self.states: dict[str, Any] = {}
         self.epoch = 0
 
     def run(
@@ -78,21 +78,21 @@ class OneOperator:
         operator = operator_for(OperatorSetting(self.node, context, facts))
         assert isinstance(operator, KeyedOperator)
         out: list[Any] = []
-        operator.outputs = [lambda given: out.extend(given.values())]
+        operator.outputs = [lambda batch: out.extend(batch.values())]
         watermarks = {UID: MAX_WATERMARK} if had_ended else {}
-        spec = EpochSpec(self.epoch, 0, 0, ends, {}, {}, watermarks, {UID: self.kept} if self.kept else {})
+        spec = EpochSpec(self.epoch, 0, 0, ends, {}, {}, watermarks, {UID: self.states} if self.states else {})
         operator.begin(spec, f"n{self.epoch}")
         for values in batches:
             operator.take(Batch.of_values(values, self.node.output_type))
         operator.advance(MAX_WATERMARK if ends else MIN_WATERMARK)
         acknowledgement = Acknowledgement(0, 0, "n", {})
         operator.acknowledge(acknowledgement)
-        self.kept = {"0": acknowledgement.states[UID]}
+        self.states = {"0": acknowledgement.states[UID]}
         return out
 
 
 class Reference:
-    """The same, with a dictionary."""
+    """The same aggregation, with a dictionary."""
 
     def __init__(self, kind: str, type_info: TypeInformation, key_type: TypeInformation) -> None:
         self.field_type = type_info.get_field_types()[1]  # type: ignore[attr-defined]
@@ -112,23 +112,23 @@ class Reference:
         return out
 
 
-def unfolded(time: Any) -> Any:
+def without_fold(time: Any) -> Any:
     return time.replace(fold=0)
 
 
-def whole(bits: int) -> st.SearchStrategy[int]:
+def integers_of_bits(bits: int) -> st.SearchStrategy[int]:
     top = 1 << (bits - 1)
     return st.integers(-top, top - 1) | st.sampled_from([top - 1, -top, 1, -1, 0])
 
 
 VALUES: dict[str, tuple[TypeInformation, st.SearchStrategy[Any]]] = {
-    "BYTE": (Types.BYTE(), whole(8)),
-    "SHORT": (Types.SHORT(), whole(16)),
-    "INT": (Types.INT(), whole(32)),
-    "LONG": (Types.LONG(), whole(64)),
+    "BYTE": (Types.BYTE(), integers_of_bits(8)),
+    "SHORT": (Types.SHORT(), integers_of_bits(16)),
+    "INT": (Types.INT(), integers_of_bits(32)),
+    "LONG": (Types.LONG(), integers_of_bits(64)),
     "FLOAT": (Types.FLOAT(), st.floats(width=32)),
     "DOUBLE": (Types.DOUBLE(), st.floats()),
-    "BIG_INT": (Types.BIG_INT(), whole(200)),
+    "BIG_INT": (Types.BIG_INT(), integers_of_bits(200)),
     "BIG_DEC": (Types.BIG_DEC(), st.decimals(allow_nan=False, allow_infinity=False, places=3)),
 }
 ORDERED: dict[str, tuple[TypeInformation, st.SearchStrategy[Any]]] = {
@@ -136,8 +136,8 @@ ORDERED: dict[str, tuple[TypeInformation, st.SearchStrategy[Any]]] = {
     "STRING": (Types.STRING(), st.text(max_size=3)),
     "BOOLEAN": (Types.BOOLEAN(), st.booleans()),
     "DATE": (Types.SQL_DATE(), st.dates()),
-    "TIMESTAMP": (Types.SQL_TIMESTAMP(), st.datetimes().map(unfolded)),
-    "TIME": (Types.SQL_TIME(), st.times().map(unfolded)),
+    "TIMESTAMP": (Types.SQL_TIMESTAMP(), st.datetimes().map(without_fold)),
+    "TIME": (Types.SQL_TIME(), st.times().map(without_fold)),
 }
 KEYS: list[tuple[TypeInformation, st.SearchStrategy[Any]]] = [
     (Types.STRING(), st.sampled_from(["a", "b", "c", "", "ä"])),
@@ -160,25 +160,25 @@ def histories(draw: st.DrawFn) -> tuple[str, TypeInformation, TypeInformation, l
     return kind, type_info, key_type, draw(st.lists(st.lists(batch, max_size=4), min_size=1, max_size=4))
 
 
-def shown(records: list[Any]) -> list[str]:
-    """Records so that NaN equals NaN and -0.0 differs from 0.0."""
+def comparable(records: list[Any]) -> list[str]:
+    """Records in a form in which NaN equals NaN and -0.0 differs from 0.0."""
     return list(map(repr, records))
 
 
 @pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(histories())
-def test_columns_give_what_one_record_at_a_time_gives(history: Any) -> None:
+def test_columnar_aggregations_agree_with_the_reference(history: Any) -> None:
     kind, type_info, key_type, epochs = history
     operator = OneOperator(lowered(kind, 1, type_info), type_info, key_type)
     reference = Reference(kind, type_info, key_type)
     for batches in epochs:
-        assert shown(operator.run(batches)) == shown(reference.run(batches))
+        assert comparable(operator.run(batches)) == comparable(reference.run(batches))
 
 
 @settings(max_examples=10, deadline=None)
 @given(histories())
-def test_batch_gives_one_final_result_per_key_at_the_end(history: Any) -> None:
+def test_batch_emits_one_final_result_per_key_at_the_end(history: Any) -> None:
     kind, type_info, key_type, epochs = history
     operator = OneOperator(lowered(kind, 1, type_info), type_info, key_type)
     reference = Reference(kind, type_info, key_type)
@@ -186,10 +186,10 @@ def test_batch_gives_one_final_result_per_key_at_the_end(history: Any) -> None:
         reference.run(batches)
         assert operator.run(batches, batch=True) == []
     final = operator.run([], batch=True, ends=True)
-    assert sorted(shown(final)) == sorted(shown(list(reference.results.values())))
+    assert sorted(comparable(final)) == sorted(comparable(list(reference.results.values())))
 
 
-def test_final_results_are_given_once() -> None:
+def test_final_results_are_emitted_once() -> None:
     type_info = Types.TUPLE([Types.LONG(), Types.LONG()])
     for operation in (Rolling("sum", 1), Reduce(FieldReduce("sum", 1))):
         operator = OneOperator(operation, type_info, Types.LONG())
@@ -207,7 +207,7 @@ def test_long_runs_of_one_key_are_summed_exactly_in_order() -> None:
 
     batches = [batch(), batch()]
     operator = OneOperator(Rolling("sum", 1), type_info, Types.LONG())
-    assert shown(operator.run(batches)) == shown(Reference("sum", type_info, Types.LONG()).run(batches))
+    assert comparable(operator.run(batches)) == comparable(Reference("sum", type_info, Types.LONG()).run(batches))
 
 
 def test_which_fields_run_in_columns() -> None:
@@ -216,7 +216,7 @@ def test_which_fields_run_in_columns() -> None:
         assert isinstance(operation, Reduce if name.startswith("BIG") else Rolling), name
 
 
-def test_rows_and_plain_numbers_are_aggregated_too() -> None:
+def test_rows_and_plain_numbers_are_aggregated() -> None:
     row = Types.ROW_NAMED(["word", "count"], [Types.STRING(), Types.INT()])
     operator = OneOperator(lowered("sum", "count", row), row, Types.STRING())
     assert operator.run([[Row("a", 1), Row("b", 5), Row("a", 2**31 - 1)]]) == [
@@ -231,24 +231,24 @@ def test_rows_and_plain_numbers_are_aggregated_too() -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.lists(st.integers(-100, 100), min_size=1, max_size=200), min_size=1, max_size=8))
-def test_runs_are_accumulated_one_by_one_or_in_step_alike(runs: list[list[int]]) -> None:
+def test_accumulating_runs_one_by_one_and_in_step_agrees(runs: list[list[int]]) -> None:
     lengths = np.array([len(run) for run in runs])
     values = np.array([value for run in runs for value in run])
-    found = accumulate(np.maximum, values, np.cumsum(lengths) - lengths, lengths)
+    accumulated = accumulate(np.maximum, values, np.cumsum(lengths) - lengths, lengths)
     expected = [max(run[: i + 1]) for run in runs for i in range(len(run))]
-    assert found.tolist() == expected
+    assert accumulated.tolist() == expected
 
 
 @settings(deadline=None)
 @given(st.lists(st.floats(allow_nan=False), min_size=2, max_size=20))
-def test_floats_order_as_their_order_numbers(values: list[float]) -> None:
+def test_order_numbers_sort_like_their_floats(values: list[float]) -> None:
     numbers = order_numbers(pa.array(values, pa.float64())).tolist()
     for a, i in zip(values, numbers, strict=True):
         for b, j in zip(values, numbers, strict=True):
             assert (a < b, a == b) == (i < j, i == j)
 
 
-def test_every_nan_comes_last() -> None:
+def test_every_nan_sorts_last() -> None:
     nans = np.array([math.nan, np.copysign(math.nan, -1.0), math.inf, -math.inf])
     positive, negative, largest, smallest = order_numbers(pa.array(nans)).tolist()
     assert smallest < largest < positive == negative
@@ -268,7 +268,7 @@ class Pair(NamedTuple):
     value: int
 
 
-def test_a_named_tuple_stays_one() -> None:
+def test_a_named_tuple_stays_a_named_tuple() -> None:
     assert FieldReduce("sum", 1).reduce(Pair("a", 1), Pair("a", 2)) == Pair("a", 3)
     assert type(FieldReduce("sum", 1).reduce(Pair("a", 1), Pair("a", 2))) is Pair
 
@@ -278,7 +278,7 @@ def test_decimals_are_added_exactly() -> None:
     assert str(FieldReduce("sum", 0, BasicType.BIG_DEC).reduce(one, tiny)) == f"1{'0' * 40}.{'0' * 39}1"
 
 
-def test_a_fresh_value_can_be_changed_alone() -> None:
+def test_changing_a_copied_value_does_not_change_the_original() -> None:
     for value in (Row("a", 1), Row("a", [1]), ["a", [1]], {"a": {"b": 1}}):
         copy = mutable_copy(value)
         assert copy == value and copy is not value

@@ -1,4 +1,4 @@
-"""Every function that yields may yield to side outputs: to several, typed or not, from every one of its methods."""
+"""Every function that yields may yield to side outputs: to several, typed or not, from each of its methods."""
 
 from __future__ import annotations
 
@@ -35,90 +35,90 @@ RULES = MapStateDescriptor("rules", Types.LONG(), Types.LONG())
 END = 1_000
 
 
-def everywhere(method: str, n: int) -> list[Any]:
-    """What each method yields for a number: to the main output and to three others, in mixed order."""
+def yields_of(method: str, n: int) -> list[Any]:
+    """The values that each method yields for a number: to the main output and to three side outputs, in mixed order."""
     return [(NAMED, Row(from_=method, n=n)), n, (TEXT, f"{method} {n}"), (ANY, {method: n})]
 
 
 class Plain(ProcessFunction):
     def process_element(self, value: int, ctx: Any) -> Any:
-        return everywhere("element", value)
+        return yields_of("element", value)
 
 
 class Keyed(KeyedProcessFunction):
     def process_element(self, value: int, ctx: Any) -> Any:
         ctx.timer_service().register_event_time_timer(END)
-        yield from everywhere("element", value)
+        yield from yields_of("element", value)
 
     def on_timer(self, timestamp: int, ctx: Any) -> Any:
-        return everywhere("timer", ctx.get_current_key())
+        return yields_of("timer", ctx.get_current_key())
 
 
 class Two(CoProcessFunction):
     def process_element1(self, value: int, ctx: Any) -> Any:
-        return everywhere("one", value)
+        return yields_of("one", value)
 
     def process_element2(self, value: int, ctx: Any) -> Any:
-        yield from everywhere("two", value)
+        yield from yields_of("two", value)
 
 
 class KeyedTwo(KeyedCoProcessFunction):
     def process_element1(self, value: int, ctx: Any) -> Any:
         ctx.timer_service().register_event_time_timer(END)
-        return everywhere("one", value)
+        return yields_of("one", value)
 
     def process_element2(self, value: int, ctx: Any) -> Any:
-        return everywhere("two", value)
+        return yields_of("two", value)
 
     def on_timer(self, timestamp: int, ctx: Any) -> Any:
-        yield from everywhere("timer", ctx.get_current_key())
+        yield from yields_of("timer", ctx.get_current_key())
 
 
 class Informed(BroadcastProcessFunction):  # type: ignore[type-arg]
     def process_element(self, value: int, ctx: Any) -> Any:
-        yield from everywhere("element", value)
+        yield from yields_of("element", value)
 
     def process_broadcast_element(self, value: int, ctx: Any) -> Any:
-        return everywhere("rule", value)
+        return yields_of("rule", value)
 
 
 class KeyedInformed(KeyedBroadcastProcessFunction):  # type: ignore[type-arg]
     def process_element(self, value: int, ctx: Any) -> Any:
         ctx.timer_service().register_event_time_timer(END)
-        return everywhere("element", value)
+        return yields_of("element", value)
 
     def process_broadcast_element(self, value: int, ctx: Any) -> Any:
-        yield from everywhere("rule", value)
+        yield from yields_of("rule", value)
 
     def on_timer(self, timestamp: int, ctx: Any) -> Any:
-        return everywhere("timer", ctx.get_current_key())
+        return yields_of("timer", ctx.get_current_key())
 
 
 class OfWindow(ProcessWindowFunction):
     def process(self, key: int, context: Any, elements: Any) -> Any:
-        yield from everywhere("window", sum(elements))
+        yield from yields_of("window", sum(elements))
 
 
 class OfSimpleWindow(WindowFunction):  # type: ignore[type-arg]
     def apply(self, key: int, window: Any, inputs: Any) -> Any:
-        return everywhere("window", sum(inputs))
+        return yields_of("window", sum(inputs))
 
 
 class OfAllWindow(ProcessAllWindowFunction):
     def process(self, context: Any, elements: Any) -> Any:
-        return everywhere("window", sum(elements))
+        return yields_of("window", sum(elements))
 
 
 class OfSimpleAllWindow(AllWindowFunction):  # type: ignore[type-arg]
     def apply(self, window: Any, inputs: Any) -> Any:
-        yield from everywhere("window", sum(inputs))
+        yield from yields_of("window", sum(inputs))
 
 
-def by_rest(stream: DataStream) -> Any:
+def key_by_remainder(stream: DataStream) -> Any:
     return stream.key_by(lambda n: n % 3, Types.LONG())
 
 
-def by_four() -> TumblingEventTimeWindows:
+def windows_of_four() -> TumblingEventTimeWindows:
     return TumblingEventTimeWindows.of(Time.milliseconds(4))
 
 
@@ -134,13 +134,13 @@ def rules(copies: int) -> list[tuple[str, int]]:
 
 
 Build = Callable[[DataStream, DataStream], DataStream]
-# For each: the program of the numbers and of the same numbers below zero; what is yielded, by the parallelism.
+# For each: the program of the numbers and of the same numbers below zero; the yielded values, by the parallelism.
 CASES: dict[str, tuple[Build, Callable[[int], list[tuple[str, int]]]]] = {
     "process": (lambda a, b: a.process(Plain(), Types.LONG()), lambda p: ALL),
-    "keyed process": (lambda a, b: by_rest(a).process(Keyed(), Types.LONG()), lambda p: ALL + TIMERS),
+    "keyed process": (lambda a, b: key_by_remainder(a).process(Keyed(), Types.LONG()), lambda p: ALL + TIMERS),
     "co-process": (lambda a, b: a.connect(b).process(Two(), Types.LONG()), lambda p: ONE + TWO),
     "keyed co-process": (
-        lambda a, b: by_rest(a).connect(by_rest(b)).process(KeyedTwo(), Types.LONG()),
+        lambda a, b: key_by_remainder(a).connect(key_by_remainder(b)).process(KeyedTwo(), Types.LONG()),
         lambda p: ONE + TWO + TIMERS,
     ),
     "broadcast": (
@@ -148,21 +148,27 @@ CASES: dict[str, tuple[Build, Callable[[int], list[tuple[str, int]]]]] = {
         lambda p: ALL + rules(p),
     ),
     "keyed broadcast": (
-        lambda a, b: by_rest(a).connect(b.broadcast(RULES)).process(KeyedInformed(), Types.LONG()),
+        lambda a, b: key_by_remainder(a).connect(b.broadcast(RULES)).process(KeyedInformed(), Types.LONG()),
         lambda p: ALL + TIMERS + rules(p),
     ),
-    "window": (lambda a, b: by_rest(a).window(by_four()).process(OfWindow(), Types.LONG()), lambda p: OF_KEYS),
+    "window": (
+        lambda a, b: key_by_remainder(a).window(windows_of_four()).process(OfWindow(), Types.LONG()),
+        lambda p: OF_KEYS,
+    ),
     "simple window": (
-        lambda a, b: by_rest(a).window(by_four()).apply(OfSimpleWindow(), Types.LONG()),
+        lambda a, b: key_by_remainder(a).window(windows_of_four()).apply(OfSimpleWindow(), Types.LONG()),
         lambda p: OF_KEYS,
     ),
     "folded window": (
-        lambda a, b: by_rest(a).window(by_four()).reduce(lambda m, n: m + n, OfWindow(), Types.LONG()),
+        lambda a, b: key_by_remainder(a).window(windows_of_four()).reduce(lambda m, n: m + n, OfWindow(), Types.LONG()),
         lambda p: OF_KEYS,
     ),
-    "window of all": (lambda a, b: a.window_all(by_four()).process(OfAllWindow(), Types.LONG()), lambda p: OF_ALL),
+    "window of all": (
+        lambda a, b: a.window_all(windows_of_four()).process(OfAllWindow(), Types.LONG()),
+        lambda p: OF_ALL,
+    ),
     "simple window of all": (
-        lambda a, b: a.window_all(by_four()).apply(OfSimpleAllWindow(), Types.LONG()),
+        lambda a, b: a.window_all(windows_of_four()).apply(OfSimpleAllWindow(), Types.LONG()),
         lambda p: OF_ALL,
     ),
 }
@@ -207,8 +213,8 @@ def test_records_of_side_outputs_have_the_time_of_their_record_timer_or_window()
         numbers = env.from_source(Script([3], type_info=Types.LONG()), strategy, "numbers")
         streams = {
             "process": numbers.process(Plain()),
-            "timer": by_rest(numbers).process(Keyed()),
-            "window": by_rest(numbers).window(by_four()).process(OfWindow()),
+            "timer": key_by_remainder(numbers).process(Keyed()),
+            "window": key_by_remainder(numbers).window(windows_of_four()).process(OfWindow()),
         }
         for name, (sink, tag) in out.items():
             streams[name].get_side_output(tag).sink_to(sink)
@@ -219,14 +225,19 @@ def test_records_of_side_outputs_have_the_time_of_their_record_timer_or_window()
     assert [(r.value, r.timestamp) for r in result.of("window")] == [("window 3", 3)]
 
 
-def test_late_records_and_what_the_window_yields_take_the_same_way() -> None:
+def test_late_records_and_side_outputs_of_windows_are_both_emitted() -> None:
     late = OutputTag("late", Types.LONG())
 
     def program(env: StreamExecutionEnvironment) -> None:
         strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda value, _: value)
         script = Script([1, 2, 9, EPOCH, Watermark(9), 3, 10], type_info=Types.LONG())
         numbers = env.from_source(script, strategy, "numbers")
-        results = by_rest(numbers).window(by_four()).side_output_late_data(late).process(OfWindow(), Types.LONG())
+        results = (
+            key_by_remainder(numbers)
+            .window(windows_of_four())
+            .side_output_late_data(late)
+            .process(OfWindow(), Types.LONG())
+        )
         results.sink_to(Collect("main"))
         results.get_side_output(late).sink_to(Collect("late"))
         results.get_side_output(TEXT).sink_to(Collect("text"))

@@ -1,4 +1,4 @@
-"""Results that are hardly ever meant are said once, with the line; the job goes on as Flink's would."""
+"""Probably unintended results are warned about once, with the line; the job continues as Flink's would."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def timed(env: StreamExecutionEnvironment) -> Any:
     return words(env).assign_timestamps_and_watermarks(strategy)
 
 
-SAID: dict[str, tuple[Build, str]] = {
+WARNED: dict[str, tuple[Build, str]] = {
     "flat_map": (lambda env: words(env).flat_map(lambda word: word), "function of 'FlatMap' returned a string"),
     "keyed flat_map": (lambda env: words(env).key_by(len).flat_map(lambda word: word), "returned a string"),
     "a dict": (lambda env: words(env).flat_map(lambda word: {word: 1}), "returned a dict, and its keys became records"),
@@ -72,14 +72,14 @@ SAID: dict[str, tuple[Build, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", SAID)
-def test_it_is_said(name: str, caplog: pytest.LogCaptureFixture) -> None:
-    build, expected = SAID[name]
-    said = [text for text in warnings_of(build, caplog) if expected in text]
-    assert len(said) == 1 and "test_suspicious_results.py:" in said[0]
+@pytest.mark.parametrize("name", WARNED)
+def test_a_suspicious_result_is_warned_about_once(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    build, expected = WARNED[name]
+    warnings = [text for text in warnings_of(build, caplog) if expected in text]
+    assert len(warnings) == 1 and "test_suspicious_results.py:" in warnings[0]
 
 
-NOT_SAID: dict[str, Build] = {
+NOT_WARNED: dict[str, Build] = {
     "a list of texts": lambda env: words(env).flat_map(Words()),
     "a generator": lambda env: words(env).flat_map(lambda word: (letter for letter in word)),
     "nothing at all": lambda env: words(env).flat_map(lambda word: None),
@@ -89,9 +89,9 @@ NOT_SAID: dict[str, Build] = {
 }
 
 
-@pytest.mark.parametrize("name", NOT_SAID)
-def test_what_may_be_meant_is_not_said(name: str, caplog: pytest.LogCaptureFixture) -> None:
-    assert warnings_of(NOT_SAID[name], caplog) == []
+@pytest.mark.parametrize("name", NOT_WARNED)
+def test_plausible_results_are_not_warned_about(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    assert warnings_of(NOT_WARNED[name], caplog) == []
 
 
 def test_the_results_are_those_of_flink(caplog: pytest.LogCaptureFixture) -> None:
@@ -112,12 +112,14 @@ VERDICTS: dict[str, tuple[Build, str]] = {
 
 
 @pytest.mark.parametrize("name", VERDICTS)
-def test_a_filter_that_returns_a_text_or_a_function_is_said_once(name: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_filter_that_returns_a_text_or_a_function_is_warned_about_once(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
     build, expected = VERDICTS[name]
-    said = [text for text in warnings_of(build, caplog) if "Return True or False" in text]
-    assert len(said) == 1 and expected in said[0] and "test_suspicious_results.py:" in said[0]
+    warnings = [text for text in warnings_of(build, caplog) if "Return True or False" in text]
+    assert len(warnings) == 1 and expected in warnings[0] and "test_suspicious_results.py:" in warnings[0]
 
 
-def test_other_verdicts_have_pythons_truth_and_nothing_is_said(caplog: pytest.LogCaptureFixture) -> None:
+def test_other_filter_results_have_pythons_truth_without_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     for verdict in (1, 0, [1], 2.0, True):
         assert warnings_of(lambda env, verdict=verdict: words(env).filter(lambda _: verdict), caplog) == []

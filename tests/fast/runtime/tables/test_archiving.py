@@ -1,4 +1,4 @@
-"""Rows leave the state of a kept table for its archive: small runs, killed between stage, manifest and publication."""
+"""Archiving rows of a stored table: small jobs, killed between staging, manifest and publication."""
 
 from __future__ import annotations
 
@@ -41,20 +41,22 @@ from millstream.testing import EPOCH, ManualClock, Pause, Watermark
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dies_at", [None, 27, 34, 41])
-def test_a_table_that_is_killed_on_its_way_to_the_archive_is_whole_at_every_moment(dies_at: int | None) -> None:
+def test_a_table_is_complete_after_a_kill_at_any_step_of_archiving(dies_at: int | None) -> None:
     kind = KINDS["time in the key"]
     watch = killed_and_resumed(random_changes(Random(3), kind, 6), kind, dies_at)
     assert not watch.wrong
-    assert watch.files, "nothing was archived, and nothing was shown"
+    assert watch.files, "no row was archived, so the test shows nothing"
 
 
 @pytest.mark.parametrize("name", ["time beside the key", "counted by time"])
-def test_late_changes_of_archived_rows_are_in_every_answer(name: str) -> None:
+def test_queries_include_late_changes_of_archived_rows(name: str) -> None:
     watch = killed_and_resumed(random_changes(Random(5), KINDS[name], 6), KINDS[name], None)
     assert not watch.wrong and watch.files
 
 
-def test_a_job_of_yesterday_goes_on_and_its_files_are_read_without_checksums(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_of_an_older_version_continues_and_its_files_are_read_without_checksums(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     kind = KINDS["time beside the key"]
     changes, (store, archive), clock = random_changes(Random(5), kind, 9), new_stores(), ManualClock()
     known = [field for field in ENTRY_TYPE.fields if field.name not in ("crc32", "born")]
@@ -71,7 +73,7 @@ def test_a_job_of_yesterday_goes_on_and_its_files_are_read_without_checksums(mon
         run_table(changes, kind, store, archive, clock, epochs=9)
     watch = Watch(changes, store)
     watch.look_back()
-    assert not watch.wrong and watch.files, "today's reader, yesterday's job"
+    assert not watch.wrong and watch.files, "the current reader with a job of an older version"
     run_table(changes, kind, store, archive, clock)
     watch.look_back()
     files = query.open(f"memory://{store}").newest().table("kept").archived_files
@@ -107,7 +109,7 @@ def test_an_epoch_that_archived_rows_is_replayed_and_writes_nothing_to_the_archi
 
 
 def test_after_a_rescale_a_subtask_knows_rows_that_another_archived() -> None:
-    # One subtask archives all rows in one file; three go on with them: each takes some away, and archives others anew.
+    # One subtask archives all rows in one file; three continue with them: each deletes some and archives others again.
     kind, changes, rows = KINDS["time beside the key"], Changes(), Counter()
 
     def change(row_kind: RowKind, row: tuple[int, int, int]) -> None:
@@ -143,9 +145,9 @@ def test_after_a_rescale_a_subtask_knows_rows_that_another_archived() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["time in the key", "time beside the key", "by the clock"])
-@pytest.mark.parametrize("comes_back", [False, True])
-def test_marks_of_deleted_archived_keys_leave_the_state(name: str, comes_back: bool) -> None:
-    # Each epoch has keys of its own: they are archived, taken away, and some come back and are archived again.
+@pytest.mark.parametrize("is_reinserted", [False, True])
+def test_tombstones_of_archived_keys_are_removed_from_the_state(name: str, is_reinserted: bool) -> None:
+    # Each epoch has keys of its own: they are archived and deleted, and some are inserted and archived again.
     kind, changes, rows = KINDS[name], Changes(), Counter()
 
     def change(row_kind: RowKind, row: tuple[int, int, int]) -> None:
@@ -158,7 +160,7 @@ def test_marks_of_deleted_archived_keys_leave_the_state(name: str, comes_back: b
         if epoch > 1:
             for k in range(8):
                 change(RowKind.DELETE, ((epoch - 2) * 10, (epoch - 2) * 8 + k, k))
-        if comes_back and epoch > 2:
+        if is_reinserted and epoch > 2:
             for k in range(0, 8, 2):
                 change(RowKind.INSERT, ((epoch - 3) * 10, (epoch - 3) * 8 + k, -k))
         changes.add(Watermark(epoch * 10 * SECOND), +rows)
@@ -171,7 +173,7 @@ def test_marks_of_deleted_archived_keys_leave_the_state(name: str, comes_back: b
 
 @pytest.mark.slow
 def test_a_reinserted_and_rearchived_key_stays_when_the_clock_is_set_back() -> None:
-    # The mark of its removal is of a later time than the row that came after it.
+    # The tombstone has a later time than the row inserted after it.
     kind, changes, rows = KINDS["by the clock"], Changes(), Counter()
 
     def epoch(seconds: float, *changed: tuple[RowKind, tuple[int, int, int]]) -> None:
@@ -189,16 +191,16 @@ def test_a_reinserted_and_rearchived_key_stays_when_the_clock_is_set_back() -> N
     for k in range(10, 18):
         epoch(60, (RowKind.INSERT, (0, k, 1)))
     store, archive = new_stores()
-    run_table(changes, kind, store, archive, ManualClock(), epochs=7)  # a pause is an epoch, too
+    run_table(changes, kind, store, archive, ManualClock(), epochs=7)  # an epoch without changes
     watch = Watch(changes, store)
     watch.look()
     assert watch.marks == 1
-    run_table(changes, kind, store, archive, ManualClock())  # on a machine whose clock is minutes behind
+    run_table(changes, kind, store, archive, ManualClock())  # on a machine whose clock is minutes slow
     watch.look_back()
     assert not watch.wrong and watch.marks == 0 and len(watch.files) > 4
 
 
-def test_a_row_of_one_column_that_is_a_row_itself_is_archived_as_it_is() -> None:
+def test_a_row_whose_only_column_is_a_row_is_archived_unchanged() -> None:
     inner = RowType.of(["a", "b"], [BigIntType(), BigIntType()])
     archive = Archive("memory://unused", "parquet", RowType.of(["r"], [inner]), (), None, 0, 0)
     table = ArchivedTable.__new__(ArchivedTable)

@@ -1,5 +1,6 @@
-"""A table with an archive whose epochs run ahead of their commits: what is acknowledged and lost has archived nothing,
-and what is committed as one has archived all of it, once."""
+"""An archived table whose epochs run ahead of their commits: epochs that are acknowledged and lost archive nothing, and
+epochs committed together archive each row once.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +18,10 @@ from millstream.storage.memory import MemoryStore
 from millstream.testing import ManualClock
 
 
-def checked(changes: Changes, store: str, archive: str) -> Watch:
-    """Every epoch has the rows that it has read, and others see the files that the newest one names; nothing of lost
-    attempts is left, but for what the last epoch may have."""
+def check_archive(changes: Changes, store: str, archive: str) -> Watch:
+    """Every epoch has the rows that it read, and readers see the files that the newest manifest names; lost attempts
+    leave no files, except those of the last epoch.
+    """
     watch = Watch(changes, store)
     watch.look_back()
     watch.look()
@@ -30,7 +32,7 @@ def checked(changes: Changes, store: str, archive: str) -> Watch:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["time in the key", "time beside the key", "counted by time"])
-def test_epochs_that_are_committed_as_one_have_archived_all_of_their_rows_once(name: str) -> None:
+def test_epochs_committed_together_archive_each_row_once(name: str) -> None:
     kind, (store, archive) = KINDS[name], new_stores()
     changes, lagging = random_changes(Random(3), kind, 16), LaggingStore(store)
     job = ahead_of_commits(changes, kind, lagging, archive, ManualClock(), parallelism=2)
@@ -39,13 +41,13 @@ def test_epochs_that_are_committed_as_one_have_archived_all_of_their_rows_once(n
     job.start().result()
     log = ManifestLog(lagging)
     steps = [(statistics_of(log.read(epoch)) or {}).get("steps", 1) for epoch in log.epochs()]
-    assert max(steps) >= 2, "no epoch ran ahead, and nothing was shown"
-    watch = checked(changes, store, archive)
+    assert max(steps) >= 2, "no epoch ran ahead, so the test shows nothing"
+    watch = check_archive(changes, store, archive)
     assert not watch.wrong and watch.files and not lagging.lag.violations
 
 
 def killed_while_ahead(kind: Kind, seed: int) -> tuple[Watch, list[str]]:
-    """Kill a job that is ahead, with what it has not sent, time and again; what staged files are left."""
+    """Repeatedly kill a job that is ahead of its commits; returns the staged files that remain."""
     (store, archive), draw, clock = new_stores(), random.Random(seed), ManualClock()
     changes, lagging = random_changes(Random(seed), kind, 16), LaggingStore(store, Lag(Random(seed)))
     killed_until_finished(
@@ -55,12 +57,12 @@ def killed_while_ahead(kind: Kind, seed: int) -> tuple[Watch, list[str]]:
         60,
     )
     staged = [name for name in MemoryStore(archive.removeprefix("memory://")).list("") if name.startswith(".")]
-    return checked(changes, store, archive), staged
+    return check_archive(changes, store, archive), staged
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
-def test_a_job_that_is_killed_while_ahead_loses_and_doubles_nothing_of_its_archive(seed: int) -> None:
+def test_a_job_killed_ahead_of_its_commits_archives_every_row_once(seed: int) -> None:
     watch, staged = killed_while_ahead(KINDS["time beside the key"], seed)
     assert not watch.wrong and watch.files
-    assert len(staged) < 8, "what lost attempts left is swept"
+    assert len(staged) < 8, "files of lost attempts are swept"

@@ -1,4 +1,6 @@
-"""TO_CHANGELOG and FROM_CHANGELOG: changes as rows that tell them, and such rows as changes."""
+"""TO_CHANGELOG and FROM_CHANGELOG: a changelog as insert-only rows with an operation code, and rows of this form as a
+changelog.
+"""
 
 from __future__ import annotations
 
@@ -31,23 +33,25 @@ def plan(query: str, only_grows: bool) -> QueryPlan:
 
 
 def emitted_rows(query: str, *rows: Row, only_grows: bool = False) -> list[tuple[str, Any]]:
-    given_ = QueryTask(plan(query, only_grows)).run({"t": rows})
-    return [(str(row.get_row_kind()), tuple(row)) for row in given_]
+    emitted = QueryTask(plan(query, only_grows)).run({"t": rows})
+    return [(str(row.get_row_kind()), tuple(row)) for row in emitted]
 
 
 def test_changes_become_rows_with_the_columns_of_the_partition_first() -> None:
     changes = [Row.of_kind(kind, 1, "x", 5) for kind in RowKind]
-    told = emitted_rows("SELECT * FROM TO_CHANGELOG(input => TABLE t PARTITION BY v, op => DESCRIPTOR(what))", *changes)
-    assert told == [("+I", (5, kind.name, 1, "x")) for kind in RowKind]
+    emitted = emitted_rows(
+        "SELECT * FROM TO_CHANGELOG(input => TABLE t PARTITION BY v, op => DESCRIPTOR(what))", *changes
+    )
+    assert emitted == [("+I", (5, kind.name, 1, "x")) for kind in RowKind]
     mapping = "op_mapping => MAP['INSERT, UPDATE_AFTER', 'put', 'DELETE', 'gone']"
     mapping += ", produces_full_deletes => TRUE"
-    told = emitted_rows(f"SELECT * FROM TO_CHANGELOG(TABLE t, DESCRIPTOR(what), {mapping})", *changes)
-    assert [row[0] for _, row in told] == ["put", "put", "gone"]
+    emitted = emitted_rows(f"SELECT * FROM TO_CHANGELOG(TABLE t, DESCRIPTOR(what), {mapping})", *changes)
+    assert [row[0] for _, row in emitted] == ["put", "put", "gone"]
 
 
 def test_upserts_by_partition_emit_each_key_once_and_deletes() -> None:
     puts = "DESCRIPTOR(what), MAP['INSERT, UPDATE_AFTER', 'put', 'DELETE', 'gone']"
-    # The filter lets half of an update pass, and an update moves a row to another key.
+    # The filter passes only half of an update, and an update moves a row to another key.
     source = "TABLE (SELECT k, v FROM t WHERE v < 8) PARTITION BY k"
     task = QueryTask(plan(f"SELECT * FROM TO_CHANGELOG({source}, {puts})", False))
     epochs = [
@@ -65,9 +69,9 @@ def test_upserts_by_partition_emit_each_key_once_and_deletes() -> None:
             [(3, "put", 2)],
         ),
     ]
-    for changes, told in epochs:
-        assert sorted(tuple(row) for row in task.run({"t": changes})) == told
-    # Rows that only come are all told.
+    for changes, emitted in epochs:
+        assert sorted(tuple(row) for row in task.run({"t": changes})) == emitted
+    # An insert-only table emits every row.
     grows = plan(f"SELECT * FROM TO_CHANGELOG({source}, {puts})", True)
     assert len(QueryTask(grows).run({"t": [Row(1, "x", 5), Row(1, "x", 6)]})) == 2
 
@@ -84,7 +88,7 @@ def test_rows_become_changes_by_their_operation_codes() -> None:
     ]
 
 
-def test_a_code_that_is_not_known_fails_or_is_left_out() -> None:
+def test_an_unknown_operation_code_fails_or_is_skipped() -> None:
     query = "SELECT * FROM FROM_CHANGELOG(input => TABLE t, op_mapping => MAP['c', 'INSERT']{})"
     rows = [Row(1, "c", 5), Row(1, "?", 5), Row(1, None, 5)]
     with pytest.raises(UserFailureError, match=r"the operation '\?' is none of 'c'"):
@@ -108,8 +112,8 @@ def test_a_table_is_restored_from_its_changelog_rows(changes: list[Any]) -> None
         sign = -1 if goes and held[row] else 1
         held[row] += sign
         rows.append(Row.of_kind(RowKind.INSERT if sign > 0 else RowKind.DELETE, *row))
-    told = QueryTask(plan(query, False)).run({"t": rows})
-    table = table_after((tuple(row), row.get_row_kind() in ADDED) for row in told)
+    emitted = QueryTask(plan(query, False)).run({"t": rows})
+    table = table_after((tuple(row), row.get_row_kind() in ADDED) for row in emitted)
     assert Counter(table) == +held
 
 
@@ -117,19 +121,19 @@ def test_a_table_is_restored_from_its_changelog_rows(changes: list[Any]) -> None
 @given(epochs=st.lists(st.lists(st.tuples(st.integers(0, 2), st.sampled_from("crud"), st.integers(0, 2)), max_size=8)))
 def test_upserts_by_the_key_of_the_partition_are_the_last_rows(epochs: list[list[Any]]) -> None:
     query = f"SELECT k, v FROM FROM_CHANGELOG(input => TABLE t PARTITION BY k, {UPSERTS})"
-    task, told, last = QueryTask(plan(query, True)), list[Row](), dict[int, int]()
+    task, emitted, last = QueryTask(plan(query, True)), list[Row](), dict[int, int]()
     for rows in epochs:
-        told += task.run({"t": [Row(*row) for row in rows]})
+        emitted += task.run({"t": [Row(*row) for row in rows]})
         for key, code, value in rows:
             last.pop(key, None)
             if code != "d":
                 last[key] = value
-        table = table_after((tuple(row), row.get_row_kind() in ADDED) for row in told)
+        table = table_after((tuple(row), row.get_row_kind() in ADDED) for row in emitted)
         assert Counter(table) == Counter(last.items())
 
 
 @pytest.mark.parametrize(
-    ("call", "told"),
+    ("call", "message"),
     [
         ("TO_CHANGELOG(input => TABLE t)", "the table has a column 'op'"),
         ("TO_CHANGELOG(input => t)", "input must be a table"),
@@ -145,13 +149,13 @@ def test_upserts_by_the_key_of_the_partition_are_the_last_rows(epochs: list[list
         ("FROM_CHANGELOG(input => TABLE t, invalid_op_handling => 'LOG')", "'FAIL' or 'SKIP'"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(call: str, told: str) -> None:
+def test_invalid_arguments_are_rejected(call: str, message: str) -> None:
     with pytest.raises(MillstreamError) as refused:
         QueryPlan(f"SELECT * FROM {call}", ["t"], TYPE, only_grows=True)
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
-def test_changing_rows_are_rejected_as_changelog_rows() -> None:
+def test_an_updating_table_is_rejected_as_changelog_rows() -> None:
     with pytest.raises(MillstreamError, match="FromChangelog doesn't support consuming"):
         QueryPlan("SELECT * FROM FROM_CHANGELOG(TABLE t)", ["t"], TYPE, only_grows=False)
 

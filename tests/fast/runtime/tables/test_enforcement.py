@@ -1,4 +1,4 @@
-"""What sinks demand of texts and bytes: left alone, cut and filled up, or refused."""
+"""Enforcement of text and binary lengths in sinks: ignored, trimmed and padded, or rejected."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ COLUMNS = {"c": types.CharType(3), "v": types.VarCharType(3), "b": types.BinaryT
 ROWS = [("a", "abcd", b"x", b"xyz"), (None, "ab", None, None), ("äöüß", "äöüß", b"abc", b"")]
 
 
-def enforced(lengths: str, rows: list[Any]) -> list[Any]:
-    """Rows through the operator alone."""
+def enforce(lengths: str, rows: list[Any]) -> list[Any]:
+    """Rows after the enforcing operator."""
     out = Collect()
 
     def build(env: Any) -> None:
@@ -38,11 +38,11 @@ def enforced(lengths: str, rows: list[Any]) -> list[Any]:
 
 
 def test_lengths_are_ignored() -> None:
-    assert enforced("ignore", ROWS) == ROWS
+    assert enforce("ignore", ROWS) == ROWS
 
 
-def test_texts_and_bytes_are_cut_and_filled_up() -> None:
-    assert enforced("trim_pad", ROWS) == [
+def test_texts_and_bytes_are_trimmed_and_padded() -> None:
+    assert enforce("trim_pad", ROWS) == [
         ("a  ", "abc", b"x\0", b"xy"),
         (None, "ab", None, None),
         ("äöü", "äöü", b"ab", b""),
@@ -50,6 +50,6 @@ def test_texts_and_bytes_are_cut_and_filled_up() -> None:
 
 
 @pytest.mark.parametrize(("row", "name"), [(("abc", "abcd", b"xy", b""), "v"), (("a", "", b"xy", b""), "c")])
-def test_a_length_that_does_not_fit_is_refused(row: Any, name: str) -> None:
+def test_a_value_of_the_wrong_length_is_rejected(row: Any, name: str) -> None:
     with pytest.raises(JobFailedError, match=f"Column '{name}' is .*however, a string or binary value of length"):
-        enforced("error", [("abc", "", b"xy", b""), row])
+        enforce("error", [("abc", "", b"xy", b""), row])

@@ -1,4 +1,4 @@
-"""What goes by the order in which rows came does not show where their changes were cut into epochs and batches."""
+"""Operators that depend on arrival order emit the same result however changes are cut into epochs and batches."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def plan_of(query: str) -> QueryPlan:
 
 @st.composite
 def changelogs(draw: Any) -> list[Row]:
-    """Changes of few rows, which come and go again and again."""
+    """Changes of few rows, which are inserted and deleted repeatedly."""
     live: list[tuple[Any, ...]] = []
     changes = []
     for number, text in draw(st.lists(st.tuples(st.integers(0, 9), st.sampled_from(["a", "b"])), max_size=16)):

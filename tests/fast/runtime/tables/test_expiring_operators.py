@@ -1,7 +1,7 @@
-"""Operators that forget by the clock: what they give is a changelog, whatever is forgotten, and whenever.
+"""Operators with a state TTL: their output is a valid changelog whatever expires, and whenever.
 
-Tables grow and change in epochs cut anywhere, the clock goes on between them, and some epochs begin with new operators
-that know nothing but what was written.
+Tables grow and change in epochs cut anywhere, the clock advances between them, and some epochs begin with new operators
+restored from the stored state.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ FEW_EXAMPLES = settings(EXAMPLES, max_examples=2 * CHANGELOGS)
 
 @st.composite
 def histories(draw: st.DrawFn, *, only_grows: bool = False) -> list[tuple[int, bool, dict[str, Changes]]]:
-    """Epochs: how long the clock goes on before each, whether operators are opened anew, and what changes of both
-    tables. Only what was added is taken away."""
+    """Epochs: how far the clock advances before each, whether operators are opened anew, and the changes of both
+    tables. Only existing rows are deleted.
+    """
     live: dict[str, list[tuple[Any, ...]]] = {"t": [], "u": []}
     epochs = []
     for _ in range(draw(st.integers(1, 7))):
@@ -52,7 +53,9 @@ def histories(draw: st.DrawFn, *, only_grows: bool = False) -> list[tuple[int, b
 
 
 def changes_of(*epochs: tuple[int, str, str]) -> list[tuple[int, bool, dict[str, Changes]]]:
-    """Epochs in which the row (0, 0) comes ("+") and goes ("-") in two tables, so many ms after the epoch before."""
+    """Epochs in which the row (0, 0) is inserted ("+") and deleted ("-") in two tables, so many ms after the previous
+    epoch.
+    """
     kinds = {"+": RowKind.INSERT, "-": RowKind.DELETE}
     return [
         (pause_ms, False, {"t": [(kinds[sign], (0, 0)) for sign in t], "u": [(kinds[sign], (0, 0)) for sign in u]})
@@ -76,21 +79,21 @@ def change_of(row: Row) -> Any:
     return row.get_row_kind() in ADDED, tuple(map(hashable, row))
 
 
-class Given:
-    """What a query has given so far, as a table: whatever is taken away must be in it."""
+class EmittedTable:
+    """The rows that a query has emitted so far, as a table: every retracted row must be in it."""
 
     def __init__(self) -> None:
         self.table: Counter[tuple[Any, ...]] = Counter()
 
     def follow(self, rows: Iterable[Row]) -> Counter[tuple[Any, ...]]:
-        """Take changes in, in their order; what they come to."""
+        """Apply changes in order; returns the resulting rows."""
         net: Counter[tuple[Any, ...]] = Counter()
         for row in rows:
             is_added, values = change_of(row)
             sign = 1 if is_added else -1
             self.table[values] += sign
             net[values] += sign
-            assert self.table[values] >= 0, f"{row} goes, and is not there"
+            assert self.table[values] >= 0, f"{row} is retracted, but not in the table"
         return Counter({row: count for row, count in net.items() if count})
 
 
@@ -101,7 +104,7 @@ def plan_of(query: str, ttl: str | None = "1 s", only_grows: bool = False, **key
 
 
 def run_epochs(plan: QueryPlan, epochs: Any) -> Iterable[tuple[int, dict[str, Changes], list[Row]]]:
-    """When each epoch is, what comes in it, and what the query gives."""
+    """For each epoch its time, its changes, and the query's output."""
     task, now_ms = QueryTask(plan), 10_000
     for pause_ms, is_reopened, changes in epochs:
         now_ms += pause_ms
@@ -134,7 +137,7 @@ def test_an_expiring_join_agrees_with_its_reference_and_retracts_only_emitted_ro
 ) -> None:
     ttl_ms = data.draw(st.sampled_from(list(HINTS))) if kind not in ("SEMI", "ANTI") else (TTL_MS, TTL_MS)
     only_grows = data.draw(st.booleans())
-    reference, emitted_rows = ExpiringJoin(kind, ttl_ms, (2, 2), lambda a, b: a[1] <= b[1]), Given()
+    reference, emitted_rows = ExpiringJoin(kind, ttl_ms, (2, 2), lambda a, b: a[1] <= b[1]), EmittedTable()
     plan = plan_of(join_query(kind, HINTS[ttl_ms]), only_grows=only_grows)
     for now_ms, changes, rows in run_epochs(plan, data.draw(histories(only_grows=only_grows))):
         assert emitted_rows.follow(rows) == reference.apply((changes["t"], changes["u"]), now_ms)
@@ -146,8 +149,8 @@ def test_an_expiring_join_agrees_with_its_reference_and_retracts_only_emitted_ro
     "epochs", [((0, "+", "+"), (999, "-+", ""), (1, "", "+")), ((0, "+", ""), (1, "-+", ""), (999, "-", "+"))]
 )
 def test_a_row_that_was_deleted_and_inserted_again_in_one_epoch_is_young(kind: str, epochs: Any) -> None:
-    """As it is in two: Flink, too, counts its age from the last time it was written."""
-    reference, emitted_rows = ExpiringJoin(kind, (TTL_MS, TTL_MS), (2, 2)), Given()
+    """As in two epochs: Flink, too, counts its age from the last write."""
+    reference, emitted_rows = ExpiringJoin(kind, (TTL_MS, TTL_MS), (2, 2)), EmittedTable()
     for now_ms, changes, rows in run_epochs(plan_of(join_query(kind)), changes_of(*epochs)):
         assert emitted_rows.follow(rows) == reference.apply((changes["t"], changes["u"]), now_ms)
 
@@ -161,7 +164,7 @@ def test_an_expired_match_ends_when_its_unique_key_is_inserted_again(epochs: Any
     plan = plan_of(f"SELECT /*+ STATE_TTL('t' = '0') */ t.k, t.v, g.v FROM t LEFT JOIN {sums} ON t.k = g.k")
     reference = ExpiringJoin("LEFT", (None, TTL_MS), (2, 2), unique=(False, True))
     groups: dict[Any, list[int]] = {}
-    emitted_rows = Given()
+    emitted_rows = EmittedTable()
     for now_ms, changes, rows in run_epochs(plan, epochs):
         before = {key: (key, sum(values)) for key, values in groups.items() if values}
         for kind, (key, value) in changes["u"]:
@@ -199,7 +202,7 @@ PLACED = {
 @example(epochs=changes_of((0, "+", ""), (400, "-+", ""), (600, "+", "")))
 @given(epochs=histories())
 def test_rows_of_a_partition_are_emitted_without_expired_ones(query: str, epochs: Any) -> None:
-    reference, emitted_rows = ExpiringRows(TTL_MS, PLACED[query]), Given()
+    reference, emitted_rows = ExpiringRows(TTL_MS, PLACED[query]), EmittedTable()
     for now_ms, changes, rows in run_epochs(plan_of(query), epochs):
         assert emitted_rows.follow(rows) == reference.apply(changes["t"], now_ms)
 
@@ -252,16 +255,16 @@ QUERIES = [
 @FEW_EXAMPLES
 @given(data=st.data())
 def test_with_expiry_only_emitted_rows_are_retracted(query: str, only_grows: bool, data: st.DataObject) -> None:
-    emitted_rows = Given()
+    emitted_rows = EmittedTable()
     plan = plan_of(query, only_grows=only_grows)
     for _, _, rows in run_epochs(plan, data.draw(histories(only_grows=only_grows))):
         emitted_rows.follow(rows)
 
 
-BESIDE = "/*+ STATE_TTL('t' = '1 s', 'u' = '500 ms') */"
+TTL_HINT = "/*+ STATE_TTL('t' = '1 s', 'u' = '500 ms') */"
 FOLLOWED = [
     *(
-        f"SELECT k, COUNT(*), SUM(v), COUNT(w) FROM (SELECT {BESIDE} t.k, t.v, u.v AS w FROM t {kind} JOIN u "
+        f"SELECT k, COUNT(*), SUM(v), COUNT(w) FROM (SELECT {TTL_HINT} t.k, t.v, u.v AS w FROM t {kind} JOIN u "
         "ON t.k = u.k) GROUP BY k"
         for kind in ("INNER", "LEFT", "RIGHT", "FULL")
     ),
@@ -278,8 +281,10 @@ FOLLOWED = [
 @FEW_EXAMPLES
 @given(epochs=histories())
 def test_a_group_without_expiry_can_follow_an_expiring_operator(query: str, epochs: Any) -> None:
-    emitted_rows = Given()
-    for _, _, rows in run_epochs(plan_of(query, None), epochs):  # it refuses a row that goes and never came
+    emitted_rows = EmittedTable()
+    for _, _, rows in run_epochs(
+        plan_of(query, None), epochs
+    ):  # it raises when a row is retracted that was never inserted
         emitted_rows.follow(rows)
 
 
@@ -302,7 +307,7 @@ def test_expired_upserts_are_retracted_at_most_once(epochs: Any) -> None:
     upserts = [
         (pause, again, {"t": [c for c in changes["t"] if c[1][0] is not None]}) for pause, again, changes in epochs
     ]
-    emitted_rows = Given()
+    emitted_rows = EmittedTable()
     for _, _, rows in run_epochs(plan, upserts):
         emitted_rows.follow(rows)
 

@@ -1,5 +1,6 @@
-"""FIRST_VALUE, LAST_VALUE and aggregates of distinct values over rows that come and go, whose values move into rows of
-their own all the time."""
+"""FIRST_VALUE, LAST_VALUE and DISTINCT aggregates over inserts and deletes, with values that are spilled all the
+time.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +40,9 @@ def rows_of(key: int, values: tuple[Any, ...], times: int) -> list[Row]:
 
 @st.composite
 def epochs_of_changes(draw: Any) -> list[list[tuple[int, Any, int]]]:
-    """Changes in epochs, which may be cut anywhere: values come and go and come again, perhaps some times in a row."""
+    """Changes in epochs, which may be cut anywhere: values are inserted, deleted and inserted again, perhaps several
+    times in a row.
+    """
     held = Counter[tuple[int, Any]]()
     epochs = []
     for _ in range(4):
@@ -78,7 +81,7 @@ def expected_rows(changes: list[tuple[int, Any, int]]) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize("values_in_row", [0, 1, 2, 256])
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(epochs=epochs_of_changes(), reopened=st.lists(st.booleans(), min_size=4, max_size=4))
-def test_results_are_those_of_the_values_that_are_there(
+def test_results_agree_with_the_current_values(
     values_in_row: int, epochs: list[list[Any]], reopened: list[bool]
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -93,7 +96,7 @@ def test_results_are_those_of_the_values_that_are_there(
 
 
 def results(query: str, *epochs: list[tuple[Any, int]], values_in_row: int, type_info: Any = None) -> list[Any]:
-    """The row of a query that has one, after some epochs of changes of one column."""
+    """The row of a query with one result row, after some epochs of changes of one column."""
     type_info = Types.ROW_NAMED(["v"], [type_info or Types.STRING()])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(spilled_values, "VALUES_IN_ROW_MAX", values_in_row)
@@ -123,28 +126,30 @@ def test_a_value_deleted_and_inserted_in_one_epoch_arrives_anew(values_in_row: i
     assert results(query, arrived, again, **both) == [("b", "a", "a", "b,a")]
     assert results(query, [*arrived, *again], **both) == [("b", "a", "a", "b,a")]
     assert results(query, arrived, again[:1], again[1:], **both) == [("b", "a", "a", "b,a")]
-    # It was never away, but has come last.
+    # It was never deleted, but arrived last.
     assert results(query, arrived, [("a", 1), ("a", -1)], **both) == [("a", "a", "b", "a,b")]
     assert results(query, arrived, [("a", 1)], [("a", -1)], **both) == [("a", "a", "b", "a,b")]
-    # What comes and goes again was not there.
+    # A value inserted and deleted again was never in the group.
     assert results(query, arrived, [("c", 1), ("c", -1)], **both) == [("a", "b", "b", "a,b")]
 
 
 @pytest.mark.parametrize("values_in_row", [0, 256])
-def test_zeros_of_both_signs_are_one_value_and_so_are_all_that_are_no_number(values_in_row: int) -> None:
+def test_zeros_of_both_signs_are_one_value_and_so_are_all_nans(values_in_row: int) -> None:
     query = "SELECT COUNT(DISTINCT v), SUM(DISTINCT v), AVG(DISTINCT v), FIRST_VALUE(v) FROM t"
     arrived = [(0.0, 1), (-0.0, 1), (1.5, 1)]
-    told: dict[str, Any] = {"values_in_row": values_in_row, "type_info": Types.DOUBLE()}
-    assert results(query, arrived, **told) == [(2, 1.5, 0.75, 0.0)]
-    assert results(query, arrived, [(-0.0, -1)], [(0.0, -1)], **told) == [(1, 1.5, 1.5, 1.5)]
+    options: dict[str, Any] = {"values_in_row": values_in_row, "type_info": Types.DOUBLE()}
+    assert results(query, arrived, **options) == [(2, 1.5, 0.75, 0.0)]
+    assert results(query, arrived, [(-0.0, -1)], [(0.0, -1)], **options) == [(1, 1.5, 1.5, 1.5)]
     query = "SELECT SUM(DISTINCT v), COUNT(DISTINCT v) FROM t"
-    gone = results(query, [*arrived, (nan, 1), (-nan, 1), (1e300, 1)], [(nan, -1), (nan, -1), (1e300, -1)], **told)
-    assert gone == [(1.5, 2)]
+    after_deletes = results(
+        query, [*arrived, (nan, 1), (-nan, 1), (1e300, 1)], [(nan, -1), (nan, -1), (1e300, -1)], **options
+    )
+    assert after_deletes == [(1.5, 2)]
 
 
 @pytest.mark.parametrize("only_grows", [True, False])
-def test_values_of_an_epoch_come_in_the_order_of_its_rows(only_grows: bool) -> None:
-    # Batches of five rows are grouped at once, that of the last row waits: it is the last all the same.
+def test_values_of_an_epoch_arrive_in_row_order(only_grows: bool) -> None:
+    # Batches of five rows are grouped at once, that of the last row later: it still arrives last.
     type_info = Types.ROW_NAMED(["v"], [Types.STRING()])
     query = "SELECT FIRST_VALUE(v), LAST_VALUE(v), LISTAGG(v) FROM t"
     task = QueryTask(QueryPlan(query, ["t"], type_info, only_grows=only_grows))
@@ -153,6 +158,6 @@ def test_values_of_an_epoch_come_in_the_order_of_its_rows(only_grows: bool) -> N
 
 
 @pytest.mark.parametrize("query", ["FIRST_VALUE(v)", "SUM(DISTINCT CHAR_LENGTH(v))"])
-def test_a_value_that_was_never_there_cannot_go(query: str) -> None:
+def test_deleting_a_value_that_was_never_inserted_fails(query: str) -> None:
     with pytest.raises(UserFailureError, match="was retracted that was never inserted"):
         results(f"SELECT {query} FROM t", [("a", 1), ("bb", 1)], [("ccc", -1)], values_in_row=0)

@@ -1,4 +1,4 @@
-"""MIN and MAX of rows that come and go, with heads so small that values move all the time."""
+"""MIN and MAX over inserts and deletes, with heads so small that values are spilled all the time."""
 
 from __future__ import annotations
 
@@ -40,8 +40,9 @@ def row_of(values: tuple[Any, ...], sign: int) -> Row:
 
 @st.composite
 def signed_epochs(draw: Any) -> list[list[tuple[tuple[Any, ...], int]]]:
-    """Changes in epochs. Values may go before they come, as those of a measure that was added to a query do; a group
-    never has fewer rows than none."""
+    """Changes in epochs. Values may be deleted before they are inserted, like those of an aggregate that was added to
+    the query; a group's row count is never negative.
+    """
     epochs = []
     sizes = Counter[int]()
     for _ in range(4):
@@ -58,7 +59,7 @@ def signed_epochs(draw: Any) -> list[list[tuple[tuple[Any, ...], int]]]:
 @pytest.mark.parametrize(("values", "values_max"), [(1, 1), (2, 3), (64, 256)])
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(epochs=signed_epochs(), reopened=st.lists(st.booleans(), min_size=4, max_size=4))
-def test_results_are_those_of_all_values_that_are_there(
+def test_results_agree_with_all_current_values(
     values: int, values_max: int, epochs: list[list[Any]], reopened: list[bool]
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -79,7 +80,7 @@ def test_results_are_those_of_all_values_that_are_there(
 
 @pytest.mark.parametrize("kind", [pa.int64(), pa.float64(), pa.string(), pa.decimal128(38, 4)], ids=str)
 @given(data=st.data())
-def test_places_rise_with_values_independent_of_others(kind: pa.DataType, data: st.DataObject) -> None:
+def test_sort_positions_rise_with_values_independently_of_other_values(kind: pa.DataType, data: st.DataObject) -> None:
     values: Any = {
         "int64": st.integers(-(2**63), 2**63 - 1),
         "double": st.floats(allow_nan=False),
@@ -90,10 +91,10 @@ def test_places_rise_with_values_independent_of_others(kind: pa.DataType, data: 
     rising = group_extremes.places_of(pa.array(column, kind), descending=False)
     assert (rising[1:] >= rising[:-1]).all()
     assert (group_extremes.places_of(pa.array(column, kind), descending=True) == ~rising).all()
-    alone = [int(group_extremes.places_of(pa.array([value], kind), descending=False)[0]) for value in column]
-    assert rising.tolist() == alone
+    single_positions = [int(group_extremes.places_of(pa.array([value], kind), descending=False)[0]) for value in column]
+    assert rising.tolist() == single_positions
     sliced = group_extremes.places_of(pa.array([column[0], *column], kind).slice(1), descending=False)
-    assert sliced.tolist() == alone
+    assert sliced.tolist() == single_positions
 
 
 PAIR = st.tuples(st.none() | st.integers(0, 2), st.none() | st.sampled_from(["a", "b"]))

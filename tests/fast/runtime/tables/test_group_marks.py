@@ -1,4 +1,4 @@
-"""DISTINCT aggregates of a table that only grows: their values in lists, in rows that they share, or in between."""
+"""DISTINCT aggregates of an insert-only table: values in lists, in spilled rows, or in both."""
 
 from __future__ import annotations
 
@@ -60,11 +60,9 @@ def plan() -> QueryPlan:
     epochs=st.lists(st.lists(ROW, max_size=10), min_size=4, max_size=4),
     reopened=st.lists(st.booleans(), min_size=4, max_size=4),
 )
-# A value that a second aggregate sees, and the first one again.
+# A value that a second aggregate reads, and the first one again.
 @example(epochs=[[(0, 1, "a")], [(0, 1, "b")], [(0, 1, "a")], [(0, 1, "b"), (0, 2, "a")]], reopened=[True] * 4)
-def test_results_are_those_of_all_rows_so_far(
-    values_in_row: int, epochs: list[list[Any]], reopened: list[bool]
-) -> None:
+def test_results_agree_with_all_rows_so_far(values_in_row: int, epochs: list[list[Any]], reopened: list[bool]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(spilled_values, "VALUES_IN_ROW_MAX", values_in_row)
         task, emitted_rows, so_far = QueryTask(plan()), list[Row](), list[Any]()

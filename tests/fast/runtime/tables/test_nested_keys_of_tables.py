@@ -1,5 +1,6 @@
-"""GROUP BY, DISTINCT and PARTITION BY of arrays, maps and rows with them: equal values are one group, epoch by epoch,
-also where rows are deleted and where operators begin anew from what was stored."""
+"""GROUP BY, DISTINCT and PARTITION BY of arrays, maps and rows that hold them: equal values are one group in every
+epoch, also after deletes and after operators are restored from stored state.
+"""
 
 from __future__ import annotations
 
@@ -30,11 +31,11 @@ def plan_of(query: str, only_grows: bool = False) -> QueryPlan:
     return QueryPlan(query, ["t"], TYPE, only_grows=only_grows)
 
 
-def plain(value: Any) -> Any:
-    """A value that is equal to itself and hashed."""
+def hashable(value: Any) -> Any:
+    """A hashable equal of the value; NaN equals itself."""
     if isinstance(value, Row | list | tuple):
-        return tuple(map(plain, value))
-    return frozenset((key, plain(item)) for key, item in value.items()) if isinstance(value, dict) else value
+        return tuple(map(hashable, value))
+    return frozenset((key, hashable(item)) for key, item in value.items()) if isinstance(value, dict) else value
 
 
 def key_of(name: str, row: Any) -> Any:
@@ -63,7 +64,7 @@ def test_equal_nested_values_are_one_group(name: str, epochs: list[list[Row]], r
             (key, len(values), max((value for value in values if value is not None), default=None))
             for key, values in groups.items()
         )
-        changed = [Row(*map(plain, row)) for row in emitted]
+        changed = [Row(*map(hashable, row)) for row in emitted]
         for new, old in zip(changed, emitted, strict=True):
             new.set_row_kind(old.get_row_kind())
         assert Counter(rows_after(changed)) == expected
@@ -113,7 +114,7 @@ def test_nested_values_are_distinguished_in_all_operators(query: str) -> None:
             "(2, ARRAY[1, 2], MAP['y', 2, 'x', 1]), (3, ARRAY_REMOVE(ARRAY[1], 1), MAP['x', 2, 'y', 1]), "
             "(4, CAST(NULL AS ARRAY<INT>), CAST(NULL AS MAP<STRING, INT>))) AS v(i, a, m)"
         )
-        rows = [tuple(map(plain, row)) for row in t_env.execute_sql(query).collect()]
+        rows = [tuple(map(hashable, row)) for row in t_env.execute_sql(query).collect()]
     assert len(rows) == len(ANSWERS[query]) and set(rows) == ANSWERS[query]
 
 

@@ -1,7 +1,8 @@
-"""The operators of tables that change say, epoch by epoch, what their slow references say of all that was read.
+"""Operators on updating tables agree, epoch by epoch, with slow references over all rows read.
 
 Changes are inserts, updates and deletes of rows with NULLs and doubles, in epochs cut anywhere; state is written after
-every epoch, and read back by new operators before some."""
+every epoch, and read back by new operators before some.
+"""
 
 from __future__ import annotations
 
@@ -46,17 +47,17 @@ def changelogs(draw: Any, only_grows: bool = False) -> list[list[Row]]:
         for number, row in draw(st.lists(st.tuples(st.integers(0, 7), ROW), max_size=7)):
             is_update, is_delete = number in (4, 5), number in (6, 7)
             if not only_grows and live and (is_update or is_delete):
-                gone = live.pop(number % len(live))
-                changes.append(of_kind(gone, RowKind.UPDATE_BEFORE if is_update else RowKind.DELETE))
+                deleted = live.pop(number % len(live))
+                changes.append(row_of_kind(deleted, RowKind.UPDATE_BEFORE if is_update else RowKind.DELETE))
                 if is_delete:
                     continue
             live.append(row)
-            changes.append(of_kind(row, RowKind.UPDATE_AFTER if is_update and not only_grows else RowKind.INSERT))
+            changes.append(row_of_kind(row, RowKind.UPDATE_AFTER if is_update and not only_grows else RowKind.INSERT))
         epochs.append(changes)
     return epochs
 
 
-def of_kind(values: tuple[Any, ...], kind: RowKind) -> Row:
+def row_of_kind(values: tuple[Any, ...], kind: RowKind) -> Row:
     row = Row(*values)
     row.set_row_kind(kind)
     return row
@@ -152,7 +153,7 @@ TOTAL_TEXT = "v DESC NULLS LAST, s ASC NULLS FIRST"
 @pytest.mark.parametrize("kind", ["ROW_NUMBER", "RANK", "DENSE_RANK"])
 @EXAMPLES
 @given(data=st.data())
-def test_first_rows_of_an_order(kind: str, data: st.DataObject) -> None:
+def test_top_n_rows(kind: str, data: st.DataObject) -> None:
     only_grows = data.draw(st.booleans())
     order, text = (TOTAL_ORDER, TOTAL_TEXT) if kind == "ROW_NUMBER" else (TOTAL_ORDER[:1], "v DESC NULLS LAST")
     numbered = f"SELECT k, v, s, {kind}() OVER (PARTITION BY k ORDER BY {text}) AS n FROM t"
@@ -188,7 +189,7 @@ TIMED_ROWS = st.lists(
 
 @settings(EXAMPLES, max_examples=3 * CHANGELOGS)
 @given(epochs=st.lists(st.tuples(TIMED_ROWS, st.integers(0, 25), st.booleans()), min_size=1, max_size=4))
-def test_sessions_with_rows_that_come_late(epochs: list[Any]) -> None:
+def test_sessions_with_late_rows(epochs: list[Any]) -> None:
     task, reference = QueryTask(plan_of(SESSIONS, is_timed=True)), SessionTable(10)
     reached = MIN_WATERMARK
     for rows, step, reopened in epochs:

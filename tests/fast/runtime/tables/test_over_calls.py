@@ -1,4 +1,6 @@
-"""What OVER gives in columns is what its slow reference gives row by row, whatever the frame, the order and the cut."""
+"""OVER aggregates computed in columns agree with a row-by-row reference, whatever the frame, the order and the epoch
+cut.
+"""
 
 from __future__ import annotations
 
@@ -86,26 +88,26 @@ def in_columns(columns: list[OverColumn], order: tuple[OrderKey, ...], rows: lis
     batch = batch_of(rows)
     in_order = ordered(np.array([row[KEY] for row in rows], dtype=np.int64), batch.columns, order)
     sorted_batch = batch.take(pa.array(in_order.rows))
-    found = []
+    results = []
     for call in over_calls(columns):
         values = call.results(in_order, sorted_batch).to_pylist()
         placed = [None] * len(rows)
         for place, row in enumerate(in_order.rows.tolist()):
             placed[row] = values[place]
-        found.append(placed)
-    return found
+        results.append(placed)
+    return results
 
 
 @pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(rows=ROWS.filter(len), frame=FRAMES, order=ORDERS)
-def test_aggregates_of_frames_are_those_of_the_slow_way(
+def test_frame_aggregates_agree_with_the_reference(
     rows: list[tuple[Any, ...]], frame: Frame, order: tuple[OrderKey, ...]
 ) -> None:
     columns = aggregates(frame)
     partitions = [row[KEY] for row in rows]
-    for column, found in zip(columns, in_columns(columns, order, rows), strict=True):
-        assert close(found) == close(over_values(column, order, rows, partitions)), column
+    for column, results in zip(columns, in_columns(columns, order, rows), strict=True):
+        assert close(results) == close(over_values(column, order, rows, partitions)), column
 
 
 ENDS = (-(2**63), -(2**63) + 1, 0, 2**63 - 2, 2**63 - 1, None)
@@ -115,7 +117,7 @@ ENDS = (-(2**63), -(2**63) + 1, 0, 2**63 - 2, 2**63 - 1, None)
 @given(st.lists(st.sampled_from(ENDS), min_size=1, max_size=8), FRAMES, st.booleans())
 @example([ENDS[0], ENDS[1]], Frame("RANGE", -2, 4), True)
 @example([ENDS[-2]], Frame("RANGE", -1, 4), False)
-def test_ranges_at_the_ends_of_whole_numbers_are_those_of_the_slow_way(
+def test_ranges_at_the_ends_of_integer_types_agree_with_the_reference(
     values: list[int | None], frame: Frame, descending: bool
 ) -> None:
     rows = [(0, value, 0.5, "a", True, 1) for value in values]
@@ -123,32 +125,34 @@ def test_ranges_at_the_ends_of_whole_numbers_are_those_of_the_slow_way(
     assert in_columns([count], order, rows) == [over_values(count, order, rows, [0] * len(rows))]
 
 
-def test_rows_are_cut_into_some_parts() -> None:
+def test_rows_are_split_into_several_parts() -> None:
     with pytest.raises(ProgramError, match="NTILE: the number of parts is 0 or less"):
         in_columns([OverColumn("NTILE", arguments=(TILES,))], (OrderKey(VALUE),), [(0, 5, 0.5, "a", True, 0)])
 
 
-def test_of_a_frame_without_rows_counts_are_0_and_others_are_none() -> None:
+def test_an_empty_frame_has_count_0_and_null_aggregates() -> None:
     columns = [column for column in aggregates(Frame("ROWS", 2, -1)) if column.function in ("COUNT", "SUM", "MAX")]
-    found = in_columns(columns, (OrderKey(VALUE),), [(0, 5, 0.5, "a", True, 1)])
-    assert [values[0] for values in found] == [0, 0, None, None, None, 0, None]
+    results = in_columns(columns, (OrderKey(VALUE),), [(0, 5, 0.5, "a", True, 1)])
+    assert [values[0] for values in results] == [0, 0, None, None, None, 0, None]
 
 
 @settings(max_examples=40, deadline=None)
 @given(rows=ROWS.filter(len), order=ORDERS)
-def test_places_and_neighbours_are_those_of_the_slow_way(
+def test_ranks_and_neighbours_agree_with_the_reference(
     rows: list[tuple[Any, ...]], order: tuple[OrderKey, ...]
 ) -> None:
     partitions = [row[KEY] for row in rows]
-    for column, found in zip(PLACES, in_columns(list(PLACES), order, rows), strict=True):
-        assert found == pytest.approx(over_values(column, order, rows, partitions)), column
+    for column, results in zip(PLACES, in_columns(list(PLACES), order, rows), strict=True):
+        assert results == pytest.approx(over_values(column, order, rows, partitions)), column
 
 
 @pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(rows=ROWS.filter(len), cut=st.integers(0, 14), unit=st.sampled_from(("ROWS", "RANGE")))
-def test_frames_that_go_on_over_a_cut_are_those_of_the_whole(rows: list[tuple[Any, ...]], cut: int, unit: str) -> None:
-    # Times only grow, and what lies on both sides of the cut is not of one time.
+def test_frames_across_an_epoch_cut_equal_those_of_the_whole_input(
+    rows: list[tuple[Any, ...]], cut: int, unit: str
+) -> None:
+    # Times only grow, and rows on the two sides of the cut never share a time.
     times = np.array([number // 2 if number < cut else 100 + number // 2 for number in range(len(rows))])
     columns = aggregates(Frame(unit))
     timed = [(*row, int(time)) for row, time in zip(rows, times, strict=True)]
@@ -156,7 +160,7 @@ def test_frames_that_go_on_over_a_cut_are_those_of_the_whole(rows: list[tuple[An
     for column, call in zip(columns, over_calls(columns), strict=True):
         assert isinstance(call, FrameCall)
         known: dict[int, list[pa.Array]] = {}
-        found: list[Any] = [None] * len(rows)
+        results: list[Any] = [None] * len(rows)
         for part in (range(min(cut, len(rows))), range(min(cut, len(rows)), len(rows))):
             if not len(part):
                 continue
@@ -170,12 +174,12 @@ def test_frames_that_go_on_over_a_cut_are_those_of_the_whole(rows: list[tuple[An
             batch = batch_of([rows[at] for at in part]).take(pa.array(in_order.rows))
             values, now = call.running(in_order, batch, times[own][in_order.rows], earlier)
             for place, row in enumerate(in_order.rows.tolist()):
-                found[part[row]] = values[place].as_py()
+                results[part[row]] = values[place].as_py()
             known |= {key: [column[at : at + 1] for column in now] for at, key in enumerate(keys)}
-        assert close(found) == close(over_values(column, (OrderKey(6),), timed, partitions)), column
+        assert close(results) == close(over_values(column, (OrderKey(6),), timed, partitions)), column
 
 
-def test_distances_at_the_ends_of_whole_numbers_do_not_wrap() -> None:
+def test_range_distances_at_the_ends_of_integer_types_do_not_wrap() -> None:
     ends = [-(2**63), -(2**63) + 1, 2**63 - 2, 2**63 - 1]
     in_order = ordered(np.zeros(4, dtype=np.int64), [pa.array(ends)], (OrderKey(0),))
     starts, stops = in_order.frames(Frame("RANGE", 5, 5))

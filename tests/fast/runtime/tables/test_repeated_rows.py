@@ -1,4 +1,4 @@
-"""Rows that become very many are given out a piece at a time."""
+"""Operators that multiply rows emit them in batches of bounded size."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ROWS = [(n, [n] * (7 * n), moment(n)) for n in range(6)]
 ROWS_MAX = 10
 
 
-def below(count: int) -> Any:
+def range_below(count: int) -> Any:
     return range(7 * count)
 
 
@@ -42,7 +42,7 @@ def relations() -> dict[str, tuple[Relation, int]]:
     hop = WindowShape(WindowKind.HOP, 2, 1_000, 100)
     windowed = WindowAssign(Schema((*timed.schema.fields, *bounds)), timed, hop)
     element = Schema((*scan.schema.fields, Field("one", types.IntType())))
-    function = UserFunction("below", below, (types.IntType(),), kind=UserFunctionKind.TABLE)
+    function = UserFunction("below", range_below, (types.IntType(),), kind=UserFunctionKind.TABLE)
     return {
         "windows": (windowed, 10 * len(ROWS)),
         "elements": (Unnest(element, scan, column(scan, "many")), 7 * 15),

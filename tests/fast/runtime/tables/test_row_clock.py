@@ -1,4 +1,4 @@
-"""Where the latest row tells the watermark of a batch, the others are not looked at; what is told is the same."""
+"""The watermark of a batch is computed from its latest row alone where that suffices, with the same result."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SECONDS = DataTypes.INTERVAL(DataTypes.SECOND(3))
 MOMENT = Column(TIME, 1)
 
 
-def _away(function: str, interval: RowExpression) -> Call:
+def _minus_interval(function: str, interval: RowExpression) -> Call:
     return Call(TIME, function, (MOMENT, interval))
 
 
@@ -50,8 +50,8 @@ def _batch(moments: list[dt.datetime | None], time: DataType = TIME) -> Batch:
 
 WATERMARKS = st.one_of(
     st.just(MOMENT),
-    st.builds(_away, st.sampled_from(["+", "-"]), st.integers(-100_000, 100_000).map(_fixed)),
-    st.just(_away("-", Literal(SECONDS, None))),
+    st.builds(_minus_interval, st.sampled_from(["+", "-"]), st.integers(-100_000, 100_000).map(_fixed)),
+    st.just(_minus_interval("-", Literal(SECONDS, None))),
 )
 MOMENTS = st.datetimes(dt.datetime(1, 1, 3), dt.datetime(9999, 12, 29)).map(lambda at: at.replace(microsecond=0))
 
@@ -60,15 +60,15 @@ MOMENTS = st.datetimes(dt.datetime(1, 1, 3), dt.datetime(9999, 12, 29)).map(lamb
 def test_the_latest_row_determines_the_watermark(watermark: RowExpression, batches: list[list[dt.datetime]]) -> None:
     clock, reference = _clock(watermark), _clock(watermark)
     assert clock._time_column == 1
-    reference._time_column = None  # the slow way: every row is looked at
-    for moments in batches:  # what the first one told is used for the next
+    reference._time_column = None  # the reference: every row is evaluated
+    for moments in batches:  # the result of the first batch is used for the next
         times, mark = clock.times(_batch(list(moments)), 0)
         expected_times, expected_mark = reference.times(_batch(list(moments)), 0)
         assert (times.tolist(), mark) == (expected_times.tolist(), expected_mark)
 
 
 @given(st.lists(st.datetimes(dt.datetime(1960, 1, 1), dt.datetime(1980, 1, 1)), min_size=1, max_size=9))
-def test_times_finer_than_a_millisecond_are_cut_in_both_ways(moments: list[dt.datetime]) -> None:
+def test_times_finer_than_a_millisecond_are_truncated_in_both_paths(moments: list[dt.datetime]) -> None:
     time = DataTypes.TIMESTAMP(6)
     clock, reference = (_clock(Call(time, "-", (Column(time, 1), _fixed(4))), time) for _ in range(2))
     reference._time_column = None
@@ -81,8 +81,8 @@ def test_times_finer_than_a_millisecond_are_cut_in_both_ways(moments: list[dt.da
 @pytest.mark.parametrize(
     "watermark",
     [
-        _away("-", Literal(DataTypes.INTERVAL(DataTypes.MONTH()), 1)),  # the last of March and the day before are one
-        _away("-", Column(SECONDS, 0)),
+        _minus_interval("-", Literal(DataTypes.INTERVAL(DataTypes.MONTH()), 1)),  # both last days of March become one
+        _minus_interval("-", Column(SECONDS, 0)),
         Call(TIME, "-", (Column(TIME, 0), _fixed(4))),
     ],
 )
@@ -90,9 +90,9 @@ def test_all_rows_are_evaluated_if_an_earlier_one_may_have_a_later_watermark(wat
     assert time_column(MOMENT, watermark) is None
 
 
-def test_a_row_without_a_time_is_refused_and_named() -> None:
+def test_a_row_without_a_time_is_rejected_and_named() -> None:
     with pytest.raises(UserFailureError) as failure:
-        _clock(_away("-", _fixed(4))).times(_batch([dt.datetime(2024, 1, 1), None]), 0)
+        _clock(_minus_interval("-", _fixed(4))).times(_batch([dt.datetime(2024, 1, 1), None]), 0)
     assert "should not be null" in str(failure.value)
 
 
@@ -102,6 +102,6 @@ def test_a_delete_with_only_a_key_has_no_time_and_no_watermark() -> None:
     kinds = pa.array([RowKind.INSERT.value, RowKind.DELETE.value, RowKind.DELETE.value], pa.int8())
     assert plain.type_info is not None
     batch = Batch.of_columns(plain.columns().append_column(KIND_COLUMN, kinds), plain.type_info)
-    times, mark = _clock(_away("-", _fixed(4))).times(batch, 0)
+    times, mark = _clock(_minus_interval("-", _fixed(4))).times(batch, 0)
     since = int(dt.datetime(2024, 1, 1, tzinfo=dt.UTC).timestamp() * 1_000)
     assert (times.tolist(), mark) == ([since + 5_000, MIN_WATERMARK, since + 9_000], since + 5_000)

@@ -1,5 +1,6 @@
-"""Numbers of rows in an order: the fast sort agrees with the slow one, and rows dropped before the exchange change
-nothing of what is first."""
+"""Sort positions of rows: the fast sort agrees with the slow one, and dropping rows before the exchange does not change
+the first rows.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ def test_rows_are_sorted_as_python_sorts_them(rows: list[tuple[int, int]], lates
     st.booleans(),
     st.booleans(),
 )
-def test_what_is_first_of_all_is_first_of_its_batch(
+def test_dropping_rows_per_batch_does_not_change_the_first_rows(
     rows: list[tuple[int, int | None, int]], cuts: list[int], kind: str, last: int, descending: bool, latest: bool
 ) -> None:
     order = [OrderKey(0, descending, nulls_first=descending), OrderKey(1)]

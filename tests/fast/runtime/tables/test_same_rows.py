@@ -1,4 +1,6 @@
-"""A row that is taken away is the one that was given: not one that is equal to it, of which another zero is."""
+"""A retracted row is exactly the row that was emitted, not one that is merely equal to it, such as with a zero of the
+other sign.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,7 @@ def plan(query: str) -> QueryPlan:
 
 @st.composite
 def changes(draw: Any) -> list[list[Row]]:
-    """Changes of a table, in epochs: what goes is exactly a row that came."""
+    """Changes of a table, in epochs: a deleted row is exactly a row that was inserted."""
     live: list[tuple[Any, ...]] = []
     epochs = []
     for size in draw(st.lists(st.integers(0, 6), min_size=3, max_size=4)):
@@ -71,11 +73,11 @@ def changes(draw: Any) -> list[list[Row]]:
 
 
 def rows_left(emitted_rows: list[Row]) -> Counter[str]:
-    """What remains, as it is written: that tells zeros apart."""
+    """The remaining rows by their repr, which distinguishes zeros."""
     left: Counter[str] = Counter()
     for row in emitted_rows:
         left[repr(tuple(row))] += 1 if row.get_row_kind() in ADDED else -1
-        assert left[repr(tuple(row))] >= 0, f"{tuple(row)} is taken away and was never given"
+        assert left[repr(tuple(row))] >= 0, f"{tuple(row)} is retracted and was never emitted"
     return +left
 
 
@@ -101,22 +103,22 @@ def test_retractions_equal_emitted_rows(
 @pytest.mark.parametrize("query", ["SELECT t.k, t.x FROM t JOIN u ON t.k = u.k", "SELECT k, x FROM ({}) q WHERE n < 9"])
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(t=changes())
-def test_what_stays_has_the_zeros_that_came(query: str, t: list[list[Row]]) -> None:
-    task, emitted_rows, came = QueryTask(plan(query.format(NUMBERED))), list[Row](), list[Row]()
+def test_remaining_rows_have_the_zeros_that_were_inserted(query: str, t: list[list[Row]]) -> None:
+    task, emitted_rows, inserted = QueryTask(plan(query.format(NUMBERED))), list[Row](), list[Row]()
     ones = [Row(0, 1.0), Row(1, 1.0)]
     for number, rows in enumerate(t):
         emitted_rows += task.run({"t": rows, "u": [] if number else ones})
-        came += rows
-        assert rows_left(emitted_rows) == rows_left(came)
+        inserted += rows
+        assert rows_left(emitted_rows) == rows_left(inserted)
 
 
-def test_the_last_value_is_an_update_where_the_zero_is_another() -> None:
+def test_a_last_value_with_a_zero_of_the_other_sign_is_an_update() -> None:
     task = QueryTask(plan("SELECT LAST_VALUE(x) FROM t"))
     emitted_rows = [task.run({"t": [Row(0, value)]}) for value in (0.0, -0.0, 1.0)]
     assert [[repr(row[0]) for row in rows] for rows in emitted_rows] == [["0.0"], ["0.0", "-0.0"], ["-0.0", "1.0"]]
 
 
-def test_rows_are_the_same_to_the_sign_of_a_zero_and_whatever_the_bits_of_a_nan() -> None:
+def test_equal_rows_have_zeros_of_the_same_sign_and_nans_of_any_bits() -> None:
     values = pa.array([0.0, -0.0, float("nan"), OTHER_NAN, None])
     nested = [
         values,
@@ -135,7 +137,7 @@ def test_rows_are_the_same_to_the_sign_of_a_zero_and_whatever_the_bits_of_a_nan(
     assert [repr(each) for each in changed.column(0).to_pylist()] == ["0.0", "-0.0"] and kinds.tolist() == [3, 0]
 
 
-def test_lists_are_as_their_values_came_whatever_other_groups_have() -> None:
+def test_lists_have_their_values_in_arrival_order_whatever_other_groups_have() -> None:
     type_info = Types.ROW_NAMED(["k", "s"], [Types.INT(), Types.STRING()])
     query = "SELECT k, LISTAGG(DISTINCT s), COLLECT(s), ARRAY_AGG(DISTINCT s) FROM t GROUP BY k"
     for only_grows in (True, False):

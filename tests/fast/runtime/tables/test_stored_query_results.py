@@ -1,4 +1,4 @@
-"""Tables that a job keeps: of an epoch's changes by key, what stands and what is gone, against the obvious way."""
+"""Stored tables: the consolidated rows and deleted keys of an epoch's changes, against a slow reference."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from millstream.state.keys.key_columns import key_column
 changes = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), st.booleans()), max_size=30)
 
 
-def slowly(rows: list[tuple[int, int, bool]]) -> tuple[dict[int, int], set[int]]:
-    """One change after another: what is added and taken away again was never there."""
+def consolidate_slowly(rows: list[tuple[int, int, bool]]) -> tuple[dict[int, int], set[int]]:
+    """One change after another: a row inserted and deleted again was never in the table."""
     added: list[tuple[int, int]] = []
-    taken: list[tuple[int, int]] = []
+    deleted: list[tuple[int, int]] = []
     for key, value, is_added in rows:
-        mine, others = (added, taken) if is_added else (taken, added)
-        if (key, value) in others:
-            others.remove((key, value))
+        same_kind, opposite = (added, deleted) if is_added else (deleted, added)
+        if (key, value) in opposite:
+            opposite.remove((key, value))
         else:
-            mine.append((key, value))
-    return dict(added), {key for key, _ in taken} - {key for key, _ in added}
+            same_kind.append((key, value))
+    return dict(added), {key for key, _ in deleted} - {key for key, _ in added}
 
 
 @given(changes)
@@ -36,12 +36,13 @@ def test_the_last_row_of_a_key_is_stored_and_a_key_with_only_deletes_is_removed(
     contents = pa.array([{"v": value} for _, value, _ in rows], pa.struct([("v", pa.int64())]))
     signs = np.array([1 if is_added else -1 for _, _, is_added in rows], dtype=np.int64)
     net = SignedRows.of(keys, contents, signs).consolidated()
-    standing, gone = last_rows(net)
-    added, lost = slowly(rows)
-    results = net.take(standing)
-    assert set(net.take(gone).keys.array.to_pylist()) == lost
+    current_rows, deleted_keys = last_rows(net)
+    added, lost = consolidate_slowly(rows)
+    results = net.take(current_rows)
+    assert set(net.take(deleted_keys).keys.array.to_pylist()) == lost
     stored = dict(zip(results.keys.array.to_pylist(), (row["v"] for row in results.contents.to_pylist()), strict=True))
     assert stored.keys() == added.keys()
     for key, value in stored.items():
-        # Of equal rows the netting keeps the last that were added: the last of all is the last of what is left.
+        # Of equal rows consolidation retains the last inserted ones: the last of all rows is the last of the remaining
+        # ones.
         assert value in {row for each, row, is_added in rows if each == key and is_added}

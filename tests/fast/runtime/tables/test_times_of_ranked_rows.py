@@ -1,4 +1,4 @@
-"""In BATCH, rows that were ranked, limited or sorted keep their event time: windows go on behind them."""
+"""In BATCH, ranked, limited or sorted rows retain their event time, so windows can follow them."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def answer(query: str, mode: str = "batch", **views: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("ranked", RANKED.values(), ids=RANKED)
-def test_windows_go_on_behind_ranked_rows_in_batch(ranked: str) -> None:
+def test_windows_can_follow_ranked_rows_in_batch(ranked: str) -> None:
     windows = "TABLE(TUMBLE(TABLE x, DESCRIPTOR(wt), INTERVAL '2' HOUR))"
     query = f"SELECT window_start, SUM(v) FROM {windows} GROUP BY window_start, window_end"
     rows = set(answer(query, x=ranked))
     assert rows == {(dt.datetime(1970, 1, 1), 2), (dt.datetime(1970, 1, 1, 2), 3)}
 
 
-def test_rows_of_an_outer_join_that_have_no_time_are_ranked_in_batch() -> None:
+def test_rows_of_an_outer_join_without_a_time_are_ranked_in_batch() -> None:
     joined = (
         "SELECT l.window_time AS missing, r.k, r.v "
         f"FROM (SELECT * FROM {WINDOWED} WHERE v < 3) AS l RIGHT JOIN (SELECT * FROM {WINDOWED}) AS r "

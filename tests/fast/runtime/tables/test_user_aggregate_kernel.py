@@ -1,4 +1,4 @@
-"""The kernel of the program's own aggregates, against a loop over the rows."""
+"""The kernel of user-defined aggregates, against a loop over the rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from millstream.runtime.tables.user_aggregates import UserAggregate
 
 
 class Texts:
-    """All values, as a text: in the order they came, what was taken back is gone."""
+    """All values as a text, in arrival order, without retracted ones."""
 
     def create_accumulator(self) -> list[Any]:
         return []
@@ -56,7 +56,7 @@ def kernel(detail: str) -> UserAggregate:
     return UserAggregate(replace(bound_user_aggregate(CALL, TYPES, "texts"), detail=detail))
 
 
-def lifted(made: UserAggregate, piece: list[Any]) -> tuple[Any, np.ndarray]:
+def lift_rows(made: UserAggregate, piece: list[Any]) -> tuple[Any, np.ndarray]:
     batch = pa.record_batch(
         [pa.array([value for _, value, _ in piece], pa.int64()), pa.array([seen for *_, seen in piece], pa.bool_())],
         names=["v", "seen"],
@@ -67,11 +67,11 @@ def lifted(made: UserAggregate, piece: list[Any]) -> tuple[Any, np.ndarray]:
 
 @pytest.mark.parametrize("detail", ["groups", "folded", "rows"])
 @given(pieces=st.lists(PIECE, min_size=1, max_size=4), merges=st.lists(st.booleans(), min_size=4, max_size=4))
-def test_what_is_combined_piece_by_piece_is_what_a_loop_gives(detail: str, pieces: Any, merges: Any) -> None:
+def test_combining_piece_by_piece_agrees_with_a_loop(detail: str, pieces: Any, merges: Any) -> None:
     made = kernel(detail)
     held: Any = None
     for piece, is_settled in zip(pieces, merges, strict=False):
-        parts, codes = lifted(made, piece)
+        parts, codes = lift_rows(made, piece)
         groups = Groups(codes, 3)
         fresh = made.combine(parts, groups)
         both = fresh if held is None else [pa.concat_arrays(pair) for pair in zip(held, fresh, strict=True)]
@@ -90,7 +90,7 @@ def test_accumulators_of_several_panes_are_merged(pieces: Any) -> None:
     made = kernel("folded")
     panes = []
     for piece in pieces:
-        parts, codes = lifted(made, piece)
+        parts, codes = lift_rows(made, piece)
         panes.append(made.consolidated(made.combine(parts, Groups(codes, 3))))
     both = [pa.concat_arrays(columns) for columns in zip(*panes, strict=True)]
     merged = made.combine(both, Groups(np.tile(np.arange(3), len(panes)), 3))
@@ -103,12 +103,12 @@ def test_accumulators_of_several_panes_are_merged(pieces: Any) -> None:
 
 def test_deletes_are_retracted_after_inserts() -> None:
     made = kernel("groups")
-    parts, _ = lifted(made, [(0, 7, True), (0, 8, True), (0, 7, True)])
+    parts, _ = lift_rows(made, [(0, 7, True), (0, 8, True), (0, 7, True)])
     signed = made.signed(parts, np.array([1, 1, -1]))
     assert made.results(made.combine(signed, Groups(np.zeros(3, dtype=np.int64), 1))).to_pylist() == ["[8]"]
 
 
-def test_windows_of_several_panes_keep_rows_where_nothing_can_be_merged() -> None:
+def test_windows_of_several_panes_store_rows_where_accumulators_cannot_be_merged() -> None:
     whole = bound_user_aggregate(CALL, TYPES, "texts")
     unmerged = replace(whole, function=replace(CALL.user, missing_methods=("merge",)))
     pandas = replace(whole, function=replace(CALL.user, mode=CallMode.PANDAS))

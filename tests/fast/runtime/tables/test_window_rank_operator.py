@@ -1,5 +1,6 @@
-"""The first rows of windows are those of the slow way, epoch by epoch, wherever epochs are cut and operators begin
-anew; and a plan says which windows emit their first rows once."""
+"""The first rows of windows agree with a slow reference, epoch by epoch, wherever epochs are cut and operators
+restored; and a plan shows which windows emit their first rows once.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ def plan_of(kind: str, first: int, last: int) -> QueryPlan:
 @pytest.mark.parametrize("bounds", [(1, 1), (1, 2), (2, 3)], ids=str)
 @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(epochs=st.lists(st.tuples(ROWS, st.integers(0, 25), st.booleans()), min_size=1, max_size=5))
-def test_the_first_rows_of_windows(kind: str, bounds: tuple[int, int], epochs: list[Any]) -> None:
+def test_window_top_n_agrees_with_the_reference(kind: str, bounds: tuple[int, int], epochs: list[Any]) -> None:
     task, reached = QueryTask(plan_of(kind, *bounds)), MIN_WATERMARK
     waiting: list[tuple[Any, ...]] = []
     for rows, step, reopened in epochs:
@@ -57,11 +58,11 @@ def test_the_first_rows_of_windows(kind: str, bounds: tuple[int, int], epochs: l
         order = [OrderKey(1, descending=True, nulls_first=False)]
         expected = [(k, v, n, end) for k, v, end, n in first_rows(kind, over, [2, 0], order, *bounds)]
         assert all(row.get_row_kind() is RowKind.INSERT for row in emitted)
-        told = [(row[0], row[1], row[2], (row[3] - EPOCH).total_seconds() * 1_000) for row in emitted]
-        assert Counter(told) == Counter(expected)
+        rows_with_ms = [(row[0], row[1], row[2], (row[3] - EPOCH).total_seconds() * 1_000) for row in emitted]
+        assert Counter(rows_with_ms) == Counter(expected)
 
 
-def lines(query: str) -> str:
+def plan_lines(query: str) -> str:
     """The plan of a query over a table with a time."""
     t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
     t_env.execute_sql(
@@ -77,18 +78,18 @@ NUMBERED = (
 TUMBLED = "TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' SECOND))"
 
 
-def test_a_partition_by_the_bounds_of_a_window_is_ranked_in_windows() -> None:
-    text = lines(NUMBERED.format(by="window_start, window_end, k", order="v", rows=TUMBLED))
+def test_a_partition_by_window_bounds_is_ranked_per_window() -> None:
+    text = plan_lines(NUMBERED.format(by="window_start, window_end, k", order="v", rows=TUMBLED))
     assert "WindowRank(window=[win_start=[window_start], win_end=[window_end]], rankType=[ROW_NUMBER]" in text
 
 
 @pytest.mark.parametrize("by", ["window_start", "window_end, k", "k"])
-def test_a_partition_without_a_bound_of_the_window_changes_for_ever(by: str) -> None:
-    text = lines(NUMBERED.format(by=by, order="v", rows=TUMBLED))
+def test_a_partition_without_a_window_bound_is_never_final(by: str) -> None:
+    text = plan_lines(NUMBERED.format(by=by, order="v", rows=TUMBLED))
     assert " Rank(" in text.replace("+- ", " ") and "WindowRank" not in text
 
 
-def test_two_windows_of_one_size_are_united_only_if_they_follow_the_same_clocks() -> None:
+def test_windows_of_one_size_are_unioned_only_if_they_follow_the_same_clocks() -> None:
     t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
     for name, time in (("t", "TIMESTAMP(3)"), ("u", "TIMESTAMP_LTZ(3)")):
         t_env.execute_sql(

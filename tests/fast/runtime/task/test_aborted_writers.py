@@ -1,4 +1,6 @@
-"""A writer that was opened stages its epoch or is told to abort it, whoever failed; what abort raises hides nothing."""
+"""After any failure, a writer that was opened either stages its epoch or is aborted; errors raised by abort hide
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ def _fresh_calls() -> Iterator[None]:
 
 
 class Watched(Sink):
-    """Writes down the life of its writers. `fails_in`: the method that fails."""
+    """Records the lifecycle of its writers. `fails_in`: the method that fails."""
 
     def __init__(self, name: str, fails_in: str = "") -> None:
         self.name, self.fails_in = name, fails_in
@@ -82,7 +84,7 @@ def aborted() -> list[str]:
     return [name for call, name in CALLS if call == "abort"]
 
 
-def test_what_abort_raises_keeps_no_other_writer_from_it_and_does_not_hide_the_failure(
+def test_an_error_in_abort_neither_skips_other_writers_nor_hides_the_failure(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def build(env: StreamExecutionEnvironment) -> None:
@@ -100,8 +102,8 @@ def test_what_abort_raises_keeps_no_other_writer_from_it_and_does_not_hide_the_f
     assert "abort() of 'Sink: first' failed" in caplog.text
 
 
-def test_the_writers_of_a_task_that_hears_of_a_failure_elsewhere_abort() -> None:
-    """Of three tasks that send, the third fails when the others' records are already being written."""
+def test_writers_abort_when_another_task_fails() -> None:
+    """Of three upstream tasks, the third fails when the records of the others are already being written."""
 
     def build(env: StreamExecutionEnvironment) -> None:
         numbers = env.add_source(Script([1, 2], [3, 4], [5, 6, -1], type_info=Types.LONG()))
@@ -122,7 +124,7 @@ def test_a_writer_whose_state_cannot_be_initialized_aborts() -> None:
     assert CALLS == [("open", "out"), ("initialize_state", "out"), ("abort", "out")]
 
 
-def test_a_writer_that_has_staged_a_committed_epoch_is_not_told_to_abort_when_the_next_one_fails() -> None:
+def test_a_writer_with_a_committed_epoch_is_not_aborted_when_the_next_one_fails() -> None:
     def build(env: StreamExecutionEnvironment) -> None:
         env.add_source(Script([1, EPOCH, -1])).map(FailsOnce()).sink_to(Watched("out"))
 

@@ -1,7 +1,8 @@
-"""The engine, run in memory: every operator, partitioning and shape gives its one golden answer, however it is cut.
+"""The engine, run in memory: every operator, partitioning and job shape has the same golden result, however its input
+is cut.
 
 `programs.py` holds the programs. Here they run through a crash (`tests/golden` runs them at every parallelism, in one
-epoch and in many, and in BATCH); where each record must go is checked record by record.
+epoch and in many, and in BATCH); partitioning is checked record by record.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ CRASHED: set[Any] = set()
 
 
 class CrashOnceAt:
-    """Fails the first time it sees `number`. A class of this module, not a closure: its copies share `CRASHED`."""
+    """Fails the first time it receives `number`. A class of this module, not a closure: its copies share `CRASHED`."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -33,11 +34,11 @@ class CrashOnceAt:
         return value
 
 
-# --- where records go ---------------------------------------------------------------------------------------
+# --- partitioning -------------------------------------------------------------------------------------------
 
 
-def spread(partition: Any, parallelism: int = 3, receivers: int | None = None) -> list[Collected]:
-    """What each subtask of a sink gets when the numbers are partitioned by `partition`."""
+def records_per_subtask(partition: Any, parallelism: int = 3, receivers: int | None = None) -> list[Collected]:
+    """The records that each subtask of a sink receives when the numbers are partitioned by `partition`."""
     out = Collect()
 
     def build(env: StreamExecutionEnvironment) -> None:
@@ -50,68 +51,70 @@ def spread(partition: Any, parallelism: int = 3, receivers: int | None = None) -
 
 
 def by_subtask(records: list[Collected]) -> dict[int, list[Any]]:
-    found: dict[int, list[Any]] = defaultdict(list)
+    by_receiver: dict[int, list[Any]] = defaultdict(list)
     for record in records:
-        found[record.subtask].append(record.value)
-    return found
+        by_receiver[record.subtask].append(record.value)
+    return by_receiver
 
 
-def test_key_by_sends_a_record_to_the_subtask_of_its_key_group() -> None:
-    records = spread(lambda stream: stream.key_by(lambda n: n % 7, Types.LONG()))
+def test_key_by_routes_a_record_to_the_subtask_of_its_key_group() -> None:
+    records = records_per_subtask(lambda stream: stream.key_by(lambda n: n % 7, Types.LONG()))
     targets = key_column([record.value % 7 for record in records], Types.LONG()).partitions(3, 128)
     assert [record.subtask for record in records] == targets.tolist()
     assert len(records) == len(NUMBERS)
 
 
-def test_partition_custom_sends_a_record_where_the_partitioner_says() -> None:
-    records = spread(lambda stream: stream.partition_custom(lambda key, n: key * 5 % n, lambda value: value))
+def test_partition_custom_routes_a_record_to_the_partitioners_choice() -> None:
+    records = records_per_subtask(
+        lambda stream: stream.partition_custom(lambda key, n: key * 5 % n, lambda value: value)
+    )
     assert all(record.subtask == record.value * 5 % 3 for record in records)
 
 
-def test_broadcast_gives_every_subtask_every_record() -> None:
-    found = by_subtask(spread(lambda stream: stream.broadcast()))
-    assert {subtask: sorted(values) for subtask, values in found.items()} == dict.fromkeys(range(3), NUMBERS)
+def test_broadcast_sends_every_record_to_every_subtask() -> None:
+    by_receiver = by_subtask(records_per_subtask(lambda stream: stream.broadcast()))
+    assert {subtask: sorted(values) for subtask, values in by_receiver.items()} == dict.fromkeys(range(3), NUMBERS)
 
 
-def test_global_gives_subtask_0_everything() -> None:
-    found = by_subtask(spread(lambda stream: stream.global_()))
-    assert {subtask: sorted(values) for subtask, values in found.items()} == {0: NUMBERS}
+def test_global_sends_all_records_to_subtask_0() -> None:
+    by_receiver = by_subtask(records_per_subtask(lambda stream: stream.global_()))
+    assert {subtask: sorted(values) for subtask, values in by_receiver.items()} == {0: NUMBERS}
 
 
-def test_forward_leaves_records_in_their_task() -> None:
-    found = by_subtask(spread(lambda stream: stream.forward()))
-    assert found == {0: NUMBERS[0::3], 1: NUMBERS[1::3], 2: NUMBERS[2::3]}
+def test_forward_does_not_move_records_between_tasks() -> None:
+    by_receiver = by_subtask(records_per_subtask(lambda stream: stream.forward()))
+    assert by_receiver == {0: NUMBERS[0::3], 1: NUMBERS[1::3], 2: NUMBERS[2::3]}
 
 
 @pytest.mark.parametrize("receivers", [1, 2, 4, 5])
-def test_rebalance_deals_out_evenly(receivers: int) -> None:
-    found = by_subtask(spread(lambda stream: stream.rebalance(), receivers=receivers))
-    sizes = [len(found[subtask]) for subtask in range(receivers)]
+def test_rebalance_distributes_records_evenly(receivers: int) -> None:
+    by_receiver = by_subtask(records_per_subtask(lambda stream: stream.rebalance(), receivers=receivers))
+    sizes = [len(by_receiver[subtask]) for subtask in range(receivers)]
     assert sum(sizes) == len(NUMBERS)
     assert max(sizes) - min(sizes) <= 3, "each of the three senders may be off by one"
 
 
-def test_rescale_keeps_each_sender_in_its_neighbourhood() -> None:
-    found = by_subtask(spread(lambda stream: stream.rescale(), receivers=6))
+def test_rescale_sends_to_neighbouring_subtasks_only() -> None:
+    by_receiver = by_subtask(records_per_subtask(lambda stream: stream.rescale(), receivers=6))
     for sender in range(3):
-        reached = {subtask for subtask, values in found.items() for value in values if value % 3 == sender}
+        reached = {subtask for subtask, values in by_receiver.items() for value in values if value % 3 == sender}
         assert reached == {2 * sender, 2 * sender + 1}
 
 
 def test_rescale_to_fewer_subtasks_loses_nothing() -> None:
-    found = by_subtask(spread(lambda stream: stream.rescale(), receivers=2))
-    assert sorted(value for values in found.values() for value in values) == NUMBERS
+    by_receiver = by_subtask(records_per_subtask(lambda stream: stream.rescale(), receivers=2))
+    assert sorted(value for values in by_receiver.values() for value in values) == NUMBERS
 
 
-def test_the_order_of_records_from_one_sender_is_kept() -> None:
+def test_records_from_one_sender_stay_in_order() -> None:
     for partition in (lambda s: s.rebalance(), lambda s: s.key_by(lambda n: n % 4), lambda s: s.shuffle()):
-        for values in by_subtask(spread(partition)).values():
+        for values in by_subtask(records_per_subtask(partition)).values():
             for sender in range(3):
                 own = [value for value in values if value % 3 == sender]
                 assert own == sorted(own)
 
 
-def test_shuffle_repeats_itself_when_an_epoch_is_replayed() -> None:
+def test_shuffle_is_repeated_when_an_epoch_is_replayed() -> None:
     def shuffled(items: list[Any]) -> list[Collected]:
         out = Collect()
         source = Script(items, type_info=Types.LONG())
@@ -129,13 +132,13 @@ def test_an_epoch_mark_ends_the_epoch_there() -> None:
     assert [(record.value, record.epoch) for record in result.of(out)] == [(1, 1), (2, 1), (3, 2), (4, 3), (5, 3)]
 
 
-def test_the_budget_of_an_epoch_bounds_its_records() -> None:
+def test_the_record_budget_bounds_an_epoch() -> None:
     out = Collect()
     result = run(lambda env: env.from_collection(list(range(10))).sink_to(out), epoch_records=3)
     assert Counter(record.epoch for record in result.of(out)) == {1: 3, 2: 3, 3: 3, 4: 1}
 
 
-def test_each_epoch_has_one_manifest_that_follows_the_one_before() -> None:
+def test_each_epoch_has_one_manifest_that_names_its_predecessor() -> None:
     out = Collect()
     result = run(lambda env: env.add_source(Script([1, EPOCH, 2, EPOCH, 3])).sink_to(out))
     assert [manifest.epoch for manifest in result.manifests] == [1, 2, 3, 4]
@@ -144,14 +147,14 @@ def test_each_epoch_has_one_manifest_that_follows_the_one_before() -> None:
     assert result.manifests[-1].published_through == 4
 
 
-def test_empty_input_ends_the_job_with_nothing() -> None:
+def test_a_job_with_empty_input_ends_without_output() -> None:
     out = Collect()
     result = run(lambda env: env.from_collection([]).map(str).sink_to(out), parallelism=2)
     assert result[out] == []
     assert result.status == "FINISHED"
 
 
-def test_a_finished_job_has_nothing_to_do_when_started_again() -> None:
+def test_a_finished_job_does_nothing_when_started_again() -> None:
     out = Collect()
 
     def build(env: StreamExecutionEnvironment) -> None:
@@ -162,7 +165,7 @@ def test_a_finished_job_has_nothing_to_do_when_started_again() -> None:
     assert (again[out], again.manifests, again.status) == ([], (), "FINISHED")
 
 
-def test_a_stopped_job_goes_on_where_it_stopped() -> None:
+def test_a_stopped_job_continues_from_where_it_stopped() -> None:
     out = Collect()
 
     def build(env: StreamExecutionEnvironment) -> None:
@@ -182,7 +185,7 @@ def test_an_environment_can_be_used_again_after_a_job() -> None:
     assert run(env, parallelism=1)[first] == [2, 3, 4]
     numbers.map(lambda n: n * 10).sink_to(second)
     assert run(env, parallelism=1)[second] == [10, 20, 30]
-    assert first.values == [2, 3, 4], "the first job's sink took part in the second"
+    assert first.values == [2, 3, 4], "the first job's sink ran in the second"
 
 
 # --- crashes ------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
-"""What the engine refuses, and how it says so: failing functions, wrong types, wrong programs, broken exchanges.
+"""Errors of the engine and their messages: failing functions, wrong types, wrong programs, broken exchanges.
 
-Every message is checked for its subject, what was found, and the user's own line.
+Every message is checked for its subject, the offending value, and the user's own line.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from millstream.testing import CRASH, EPOCH, Collect, ManualClock, Script, run
 HERE = Path(__file__).name
 
 
-def fails(build: Callable[[StreamExecutionEnvironment], Any], **options: Any) -> JobFailedError:
+def failure_of(build: Callable[[StreamExecutionEnvironment], Any], **options: Any) -> JobFailedError:
     with pytest.raises(JobFailedError) as caught:
         run(build, **options)
     return caught.value
@@ -57,7 +57,7 @@ def parse(text: str) -> int:
 
 
 def test_a_failing_function_is_reported_with_traceback_record_operator_and_line() -> None:
-    error = fails(
+    error = failure_of(
         lambda env: env.from_collection(["1", "x2"]).rebalance().map(parse).name("parse").sink_to(Collect()),  # here
         parallelism=2,
     )
@@ -92,7 +92,7 @@ def test_every_kind_of_user_function_reports_the_record_it_failed_on(kind: str) 
             stream = stream.map(str)
         stream.sink_to(Collect())
 
-    error = fails(build, parallelism=2)
+    error = failure_of(build, parallelism=2)
     assert "ZeroDivisionError" in error.report
     assert "  record    2" in error.report.splitlines()
 
@@ -106,7 +106,7 @@ class FailsToOpen(MapFunction):
 
 
 def test_a_function_that_cannot_be_opened_is_reported_as_such() -> None:
-    error = fails(lambda env: env.from_collection([1]).map(FailsToOpen()).name("model").sink_to(Collect()))
+    error = failure_of(lambda env: env.from_collection([1]).map(FailsToOpen()).name("model").sink_to(Collect()))
     assert "OSError: no model on this disk" in error.report
     assert "'model' (open)" in error.report
 
@@ -115,11 +115,11 @@ def test_a_partitioner_out_of_range_is_refused_with_the_range() -> None:
     def build(env: StreamExecutionEnvironment) -> None:
         env.from_collection([7]).partition_custom(lambda key, n: key, lambda n: n).map(str).sink_to(Collect())
 
-    assert "returned 7; it must return an int from 0 to 1" in str(fails(build, parallelism=2))
+    assert "returned 7; it must return an int from 0 to 1" in str(failure_of(build, parallelism=2))
 
 
-def test_a_failing_function_is_retried_as_the_strategy_says_and_then_reported() -> None:
-    error = fails(
+def test_a_failing_function_is_retried_according_to_the_strategy_and_then_reported() -> None:
+    error = failure_of(
         lambda env: env.from_collection(["x"]).map(parse).sink_to(Collect()),
         restart=RestartStrategies.fixed_delay_restart(2, 0),
     )
@@ -131,7 +131,7 @@ def test_a_failing_function_is_retried_as_the_strategy_says_and_then_reported() 
 
 def test_output_that_does_not_match_its_type_names_value_field_and_operator() -> None:
     row = Types.ROW_NAMED(["name", "age"], [Types.STRING(), Types.INT()])
-    error = fails(
+    error = failure_of(
         lambda env: env.from_collection([1]).map(lambda n: Row("Ann", "old"), row).name("person").sink_to(Collect())
     )
     text = f"{error}\n{error.report}"
@@ -146,7 +146,7 @@ def test_a_program_error_in_a_task_is_not_retried() -> None:
     def build(env: StreamExecutionEnvironment) -> None:
         env.add_source(Script([1, EPOCH, "two"])).map(lambda n: n, Types.LONG()).sink_to(out)
 
-    error = fails(build, restart=RestartStrategies.fixed_delay_restart(100, 60_000))
+    error = failure_of(build, restart=RestartStrategies.fixed_delay_restart(100, 60_000))
     assert "two" in f"{error}{error.report}"
     assert out.values == [1]
 
@@ -155,7 +155,7 @@ def test_a_program_error_in_a_task_is_not_retried() -> None:
 
 
 @pytest.mark.parametrize("has_another_branch", [False, True])
-def test_a_stream_without_a_sink_runs_as_in_flink_and_that_is_said(
+def test_a_stream_without_a_sink_runs_as_in_flink_with_a_log_message(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, has_another_branch: bool
 ) -> None:
     monkeypatch.setattr("millstream.graph.notices._LOGGED", set())
@@ -174,8 +174,8 @@ def test_a_stream_without_a_sink_runs_as_in_flink_and_that_is_said(
 
     run(program)
     assert sorted(seen.read_text().split()) == ["1", "2"]
-    [said] = [record.message for record in caplog.records if "has no sink" in record.message]
-    assert "it runs, and its records are dropped" in said and line_of("# no sink") in said
+    [message] = [record.message for record in caplog.records if "has no sink" in record.message]
+    assert "it runs, and its records are dropped" in message and line_of("# no sink") in message
 
 
 def test_a_program_without_a_source_is_refused() -> None:
@@ -183,7 +183,7 @@ def test_a_program_without_a_source_is_refused() -> None:
         run(lambda env: None)
 
 
-def test_a_function_that_cannot_travel_is_refused_and_names_what_it_holds() -> None:
+def test_an_unpicklable_function_is_rejected_with_the_object_it_holds() -> None:
     lock = threading.Lock()
 
     def locked(value: int) -> int:
@@ -196,7 +196,7 @@ def test_a_function_that_cannot_travel_is_refused_and_names_what_it_holds() -> N
 
 
 @pytest.mark.parametrize("parallelism", [0, -1, True, "2", 1.5])
-def test_a_parallelism_that_is_no_positive_number_is_refused(parallelism: Any) -> None:
+def test_a_parallelism_below_one_is_rejected(parallelism: Any) -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
     with pytest.raises(ProgramError, match="set_parallelism") as caught:
         env.set_parallelism(parallelism)
@@ -241,7 +241,7 @@ def test_a_store_of_another_job_is_refused() -> None:
         run(lambda env: env.from_collection([1]).sink_to(Collect()), store="owned", job_name="orders")
 
 
-def test_a_program_that_lost_its_source_is_refused_with_the_lost_name() -> None:
+def test_a_program_without_its_former_source_is_rejected_with_the_sources_name() -> None:
     def build(uid: str) -> Callable[[StreamExecutionEnvironment], Any]:
         return lambda env: env.from_collection(NUMBERS).uid(uid).sink_to(Collect()).uid("out")
 
@@ -250,7 +250,7 @@ def test_a_program_that_lost_its_source_is_refused_with_the_lost_name() -> None:
         run(build("digits"), store="changed")
 
 
-def test_a_new_operator_between_source_and_sink_is_no_change_of_the_program() -> None:
+def test_an_inserted_stateless_operator_does_not_prevent_resuming() -> None:
     def build(bonus: int) -> Callable[[StreamExecutionEnvironment], Any]:
         def add(env: StreamExecutionEnvironment) -> None:
             stream = env.from_collection([1, 2, 3, 4]).uid("numbers")
@@ -269,7 +269,9 @@ def test_a_new_operator_between_source_and_sink_is_no_change_of_the_program() ->
 
 
 class TamperingRunner(LocalRunner):
-    """Runs epochs, but lets a test change what crosses the exchange into stage 1, while `tricks` are left."""
+    """Runs epochs, and lets a test tamper with the records that cross the exchange into stage 1, while `tricks` are
+    left.
+    """
 
     def __init__(self, tamper: Callable[[list[Any]], list[Any]], tricks: int) -> None:
         super().__init__()
@@ -323,7 +325,7 @@ def test_an_epoch_with_a_broken_exchange_is_never_committed(tamper: Callable[[li
 
 
 @pytest.mark.parametrize("tamper", [lost_block, doubled_block, lost_barrier, doubled_barrier])
-def test_an_epoch_run_again_after_a_broken_exchange_is_whole(tamper: Callable[[list[Any]], list[Any]]) -> None:
+def test_an_epoch_replayed_after_a_broken_exchange_is_complete(tamper: Callable[[list[Any]], list[Any]]) -> None:
     out = Collect()
     start(TamperingRunner(tamper, tricks=1), out, restarts=1).result()
     assert sorted(out.values) == NUMBERS
@@ -337,7 +339,7 @@ def plan_with_a_wide_stage() -> Plan:
     return compile_graph(env._graph(None))
 
 
-def test_a_task_waits_for_the_barriers_of_senders_that_sent_it_nothing() -> None:
+def test_a_task_waits_for_barriers_of_senders_without_records() -> None:
     plan = plan_with_a_wide_stage()
     [channel] = [channel for channel in plan.channels if not channel.local]
     assert (plan.stages[0].width, channel.senders) == (3, 1)
@@ -366,7 +368,7 @@ def test_a_barrier_of_another_epoch_is_refused() -> None:
 
 
 class RecordingRunner(LocalRunner):
-    """Keeps the plan and what the last stage of an epoch sent."""
+    """Retains the plan and the payloads that the last stage of an epoch sent."""
 
     def prepare(self, job: ShippedJob) -> None:
         super().prepare(job)
@@ -392,7 +394,7 @@ def test_an_epoch_in_which_a_task_did_not_acknowledge_is_refused() -> None:
 
 
 class MixingRunner(RecordingRunner):
-    """Gives the first `times` epochs as Spark might after a lost executor: an acknowledgement is missing."""
+    """Returns the first `times` epochs as Spark might after a lost executor: an acknowledgement is missing."""
 
     def __init__(self, times: int) -> None:
         super().__init__()
@@ -406,7 +408,7 @@ class MixingRunner(RecordingRunner):
         return rows
 
 
-def test_a_mixed_epoch_is_run_again_without_asking_the_restart_strategy() -> None:
+def test_an_epoch_of_mixed_attempts_is_replayed_without_the_restart_strategy() -> None:
     out = Collect()
     job = start(MixingRunner(times=2), out, restarts=0)
     job.result()

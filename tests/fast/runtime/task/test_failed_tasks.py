@@ -1,4 +1,4 @@
-"""What fails in a task outside of user code reaches the driver as data, with its kind: that says what is done next."""
+"""Failures in a task outside of user code reach the driver as data, with a kind that determines the reaction."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from millstream.testing import EPOCH, Collect, ManualClock, Script
 _STORES = itertools.count()
 
 
-class Watched(LocalRunner):
-    """Remembers the job, and what the epochs gave to the driver."""
+class RecordingRunner(LocalRunner):
+    """Records the job, and the results of its epochs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class Watched(LocalRunner):
         return rows
 
 
-def prepared(runner: LocalRunner, out: Collect, ahead: int = 0) -> Any:
+def prepare_job(runner: LocalRunner, out: Collect, ahead: int = 0) -> Any:
     env = StreamExecutionEnvironment.get_execution_environment()
     settings = Configuration().set_string("millstream.ahead.max-epochs", str(ahead))
     env.configure(settings.set_string("millstream.store.patience", "0 ms"))
@@ -56,7 +56,7 @@ def prepared(runner: LocalRunner, out: Collect, ahead: int = 0) -> Any:
 
 
 def failing_ends(monkeypatch: pytest.MonkeyPatch, error: StoreError, times: int) -> None:
-    """So many tasks end with this error, when they look whether the store has what they wrote."""
+    """This number of tasks ends with this error when they check that their files are in the store."""
     left = iter(range(times))
 
     class Refused(StoreUse):
@@ -72,25 +72,25 @@ def reports_of(rows: list[tuple[int, bytes]]) -> list[FailureReport]:
     return [FailureReport.decode(payload) for kind, payload in rows if kind == FAILURE and payload]
 
 
-def test_a_store_that_does_not_take_what_a_task_wrote_is_a_failure_with_its_kind(
+def test_a_failed_upload_of_a_task_is_a_failure_with_its_kind(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Raised, it would be an error of Spark's, which says nothing of a store that is away."""
+    """Raised, it would be a Spark error, which does not say that the store is unreachable."""
     failing_ends(monkeypatch, StoreAwayError("Store s3://a: no answer."), times=1)
-    runner = Watched()
+    runner = RecordingRunner()
     with pytest.raises(JobFailedError, match="StoreAwayError: Store s3://a: no answer"):
-        prepared(runner, Collect()).start().result()
+        prepare_job(runner, Collect()).start().result()
     [report] = reports_of(runner.rows)
     assert (report.error, report.role, report.subtask, report.epoch) == ("StoreAwayError", "task", 0, 1)
 
 
-def test_a_job_that_runs_ahead_uses_no_restart_up_for_a_store_that_its_tasks_miss_for_a_while(
+def test_an_unreachable_store_costs_a_job_that_runs_ahead_no_restart(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     failing_ends(monkeypatch, StoreAwayError("Store s3://a: no answer."), times=2)
     monkeypatch.setattr("millstream.checkpoint.failing.UNAVAILABLE_PAUSE_MS", 0)
     out = Collect()
-    job = prepared(Watched(), out, ahead=3)
+    job = prepare_job(RecordingRunner(), out, ahead=3)
     job.start().result()
     newest = ManifestLog(job.store).newest()
     assert newest is not None and newest.status == "FINISHED"
@@ -98,11 +98,11 @@ def test_a_job_that_runs_ahead_uses_no_restart_up_for_a_store_that_its_tasks_mis
 
 
 def test_a_spec_that_cannot_be_read_is_a_failure_with_its_kind(monkeypatch: pytest.MonkeyPatch) -> None:
-    runner = Watched()
-    prepared(runner, Collect()).start().result()
+    runner = RecordingRunner()
+    prepare_job(runner, Collect()).start().result()
     place = f"{worker.SPEC_FILE_MARK}specs/000000000001-none.json"
     context = SimpleNamespace(getLocalProperty={worker.SPEC_PROPERTY: place}.get, partitionId=lambda: 0)
-    for error in (StoreAwayError("Store s3://a: no answer."), None):  # it does not answer, or has no such file
+    for error in (StoreAwayError("Store s3://a: no answer."), None):  # it does not respond, or has no such file
         monkeypatch.setattr(worker.TaskContext, "get", lambda: context)
         if error is not None:
             monkeypatch.setattr(MemoryStore, "get", lambda *_, e=error: (_ for _ in ()).throw(e))

@@ -1,4 +1,4 @@
-"""While any task runs in the process the garbage collector looks rarely; afterwards as it did before."""
+"""While any task runs in the process the garbage collector runs rarely; afterwards its thresholds are restored."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 from millstream.runtime.task.garbage import fewer_collections
 
 
-def test_the_collector_is_as_before_when_the_last_of_several_tasks_ends() -> None:
+def test_the_last_of_several_tasks_restores_the_collectors_thresholds() -> None:
     usual = gc.get_threshold()
     inside, leave = threading.Event(), threading.Event()
 
@@ -27,7 +27,7 @@ def test_the_collector_is_as_before_when_the_last_of_several_tasks_ends() -> Non
     assert gc.get_threshold() == usual
 
 
-def test_a_task_that_fails_leaves_the_collector_as_it_was() -> None:
+def test_a_failed_task_restores_the_collectors_thresholds() -> None:
     usual = gc.get_threshold()
     try:
         with fewer_collections():

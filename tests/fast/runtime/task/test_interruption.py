@@ -1,4 +1,4 @@
-"""An epoch that was cancelled ends between two batches, where tasks run in this process."""
+"""A cancelled epoch ends between two batches where tasks run in this process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from millstream.storage.memory import MemoryStore
 _BEGUN, _CANCELLED, _SEEN = threading.Event(), threading.Event(), list[int]()
 
 
-def waits_in_its_first_record(number: int) -> int:
+def block_in_first_record(number: int) -> int:
     if not _SEEN:
         _BEGUN.set()
         assert _CANCELLED.wait(60)
@@ -25,11 +25,11 @@ def waits_in_its_first_record(number: int) -> int:
     return number
 
 
-def test_a_cancelled_job_does_not_finish_its_epoch_first() -> None:
+def test_a_cancelled_job_does_not_complete_its_epoch() -> None:
     runner = LocalRunner()
     env = StreamExecutionEnvironment().set_parallelism(1)
     env.configure(Configuration().set_string("millstream.batch.max-records", "10"))
-    env.from_collection(list(range(1_000))).map(waits_in_its_first_record).print()
+    env.from_collection(list(range(1_000))).map(block_in_first_record).print()
     launch = Launch(SystemClock(), runner, MemoryStore("interrupted"))
     job = launch.prepare(env._graph("long"), env._job_settings()).start()
     assert _BEGUN.wait(60)
@@ -37,10 +37,10 @@ def test_a_cancelled_job_does_not_finish_its_epoch_first() -> None:
     assert runner._cancelled.wait(60)
     _CANCELLED.set()
     assert job.wait(60) and job.status().name == "CANCELED"
-    assert len(_SEEN) <= 10, "it went on with the next batch"
+    assert len(_SEEN) <= 10, "the task continued with the next batch"
 
 
-def test_what_is_raised_is_of_the_thread_that_runs_the_epoch_and_of_its_time() -> None:
+def test_an_interruption_is_raised_only_in_the_thread_and_epoch_it_is_for() -> None:
     cancelled = threading.Event()
     with interrupted_by(cancelled):
         check_cancelled()

@@ -1,4 +1,4 @@
-"""Every operator takes the steps that `runtime.operators.operator` draws, in order, in tasks and in the harness."""
+"""Every operator follows the lifecycle diagram of `runtime.operators.operator`, in tasks and in the harness."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ STEPS = {
     "abort": "X",
     "close": "C",
 }
-# The letters in the order in which the steps return: batches that come within a step stand before its letter.
+# The letters in the order in which the steps return: batches that arrive within a step precede its letter.
 LIFE = re.compile("O(Bt*wt*et*rt*ak)+C?")
 
 
 class Recorder:
-    """Makes operators that write down the steps they take."""
+    """Creates operators that record their lifecycle steps."""
 
     def __init__(self) -> None:
         self.steps: list[tuple[Operator, str]] = []
@@ -79,14 +79,14 @@ class Recorder:
         return read if step == "read" else other
 
     def lives(self) -> dict[Operator, str]:
-        """What each operator did, a letter for every step."""
+        """The steps of each operator, a letter for each."""
         lives: dict[Operator, str] = {}
         for operator, step in self.steps:
             lives[operator] = lives.get(operator, "") + STEPS[step]
         return lives
 
     def life_of(self, name: str) -> str:
-        """The life of the operator of this name, without the batches that came."""
+        """The steps of the operator of this name, without batches."""
         [life] = [life for operator, life in self.lives().items() if operator.node.name == name]
         return life.replace("t", "")
 
@@ -125,7 +125,7 @@ class _Both(CoMapFunction):
 
 
 def _others(env: StreamExecutionEnvironment, out: Collect) -> None:
-    """The operations that no golden program has."""
+    """Operations that no golden program has."""
     stream = env.add_source(Script([("a", 1), EPOCH, ("b", 2)], type_info=PAIR))
     keyed = stream.key_by(0)
     keyed.flat_map(_Twice()).sink_to(out)
@@ -148,7 +148,7 @@ def _operations(add: Callable[[StreamExecutionEnvironment, Collect], Any]) -> se
 
 
 @pytest.mark.slow
-def test_every_operator_of_the_registry_lives_as_it_is_drawn(recorder: Recorder) -> None:
+def test_every_registered_operator_follows_the_lifecycle_diagram(recorder: Recorder) -> None:
     programs: Mapping[str, Any] = {
         **{name: program.add for name, program in {**PROGRAMS, **LOOPS}.items()},
         "others": _others,
@@ -211,7 +211,7 @@ FUNCTIONS: Mapping[str, tuple[Arguments, Add]] = {
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_a_task_and_the_harness_take_the_same_steps(name: str, recorder: Recorder) -> None:
+def test_a_task_and_the_harness_run_the_same_lifecycle(name: str, recorder: Recorder) -> None:
     arguments, add = FUNCTIONS[name]
     with OperatorHarness(**arguments, name="it") as harness:
         harness.wake()
@@ -222,7 +222,7 @@ def test_a_task_and_the_harness_take_the_same_steps(name: str, recorder: Recorde
     assert in_harness == recorder.life_of("it") == "OBwerakBwerakC"
 
 
-def test_after_a_failure_every_operator_of_the_task_is_told_and_closed(recorder: Recorder) -> None:
+def test_after_a_failure_every_operator_of_the_task_is_aborted_and_closed(recorder: Recorder) -> None:
     with pytest.raises(JobFailedError):
         run(lambda env: env.add_source(Script([1])).map(_Fails()).name("bad").sink_to(Collect()).name("out"))
     assert [life.replace("t", "") for life in recorder.lives().values()] == ["OBweXC"] * 3
@@ -233,7 +233,9 @@ def test_after_a_failure_every_operator_of_the_task_is_told_and_closed(recorder:
     assert recorder.life_of("bad") == "OBwX"
 
 
-def test_an_epoch_that_no_operator_began_is_not_aborted(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_epoch_that_no_operator_has_begun_is_not_aborted(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*_: Any) -> None:
         raise OSError("the store is away")
 
@@ -245,7 +247,7 @@ def test_an_epoch_that_no_operator_began_is_not_aborted(recorder: Recorder, monk
     assert recorder.life_of("it") == "OBwerak"
 
 
-def test_the_drawing_has_the_steps_that_an_operator_has() -> None:
+def test_the_lifecycle_diagram_has_the_steps_of_an_operator() -> None:
     drawing = (operator_module.__doc__ or "").split("\n\n")[1]
     drawn = re.findall(r"[a-z_]+", drawing.replace("the next epoch", ""))
     assert set(drawn) == set(STEPS) - {"abort"}

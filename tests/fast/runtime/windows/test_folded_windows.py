@@ -1,4 +1,4 @@
-"""Windows folded in bulk: what they leave in the store, and how much of it they look at."""
+"""Windows folded in bulk: which rows they leave in the store, and how much of it they read."""
 
 from __future__ import annotations
 
@@ -46,35 +46,35 @@ class OneOperator:
         made = operator_for(OperatorSetting(node, context, facts))
         assert isinstance(made, FoldingWindowOperator)
         self.operator = made
-        self._epoch, self._watermark, self._kept = 0, MIN_WATERMARK, dict[str, Any]()
+        self._epoch, self._watermark, self._states = 0, MIN_WATERMARK, dict[str, Any]()
 
     def run(self, records: list[tuple[str, int]], watermark: int) -> list[Any]:
-        """An epoch in which these records come, each at the time that is its number."""
+        """An epoch with these records, each at the time that is its number."""
         self._epoch += 1
         operator, uid, out = self.operator, self.operator.uid, list[Any]()
         operator.outputs = [lambda batch: out.extend(batch.values())]
-        spec = EpochSpec(self._epoch, 0, 0, False, {}, {}, {uid: self._watermark}, {uid: self._kept})
+        spec = EpochSpec(self._epoch, 0, 0, False, {}, {}, {uid: self._watermark}, {uid: self._states})
         operator.begin(spec, f"n{self._epoch}")
         if records:
             operator.take(Batch.of_values(records, PAIR, np.array([time for _, time in records], dtype=np.int64)))
         operator.advance(watermark)
         acknowledgement = Acknowledgement(0, 0, "n", {})
         operator.acknowledge(acknowledgement)
-        self._watermark, self._kept = watermark, {"0": acknowledgement.states[uid]}
+        self._watermark, self._states = watermark, {"0": acknowledgement.states[uid]}
         return out
 
     @property
     def left(self) -> int:
-        """How many windows the store holds."""
+        """The number of windows in the store."""
         return sum(rows.num_rows for rows in self.operator._table.view.scan())
 
 
 @pytest.mark.parametrize("assigner", [TumblingEventTimeWindows(10, 0), SlidingEventTimeWindows(20, 10, 0)], ids=type)
-def test_nothing_remains_of_expired_windows_with_or_without_late_records(assigner: Any) -> None:
+def test_expired_windows_leave_no_rows_with_or_without_late_records(assigner: Any) -> None:
     one = OneOperator(assigner, lateness_ms=15)
     one.run([("a", 5), ("b", 7)], 12)
     assert one.left
-    assert one.run([("a", 6)], 13)  # late and allowed: it fires again
+    assert one.run([("a", 6)], 13)  # late within the allowed lateness: it fires again
     assert one.left
     one.run([], 1_000)
     one.run([], 1_001)
@@ -88,7 +88,7 @@ def test_a_late_record_adds_to_what_its_window_held_when_it_fired() -> None:
     assert one.run([("a", 2)], 14) == [("a", 11)]
 
 
-def test_only_windows_that_are_due_are_read_when_time_moves() -> None:
+def test_only_due_windows_are_read_when_the_watermark_advances() -> None:
     one = OneOperator(TumblingEventTimeWindows(10, 0), lateness_ms=0)
     one.run([("a", 10 * number) for number in range(100)], 25)
     seen: list[int] = []

@@ -1,4 +1,4 @@
-"""Panes that are read as one piece are those that were written last, however many epochs wrote them."""
+"""A range of panes is read with the newest write of each, however many epochs wrote them."""
 
 from __future__ import annotations
 
@@ -63,14 +63,14 @@ class Panes:
         self._refs = self.table.end()
 
 
-def shown(rows: PaneRows) -> list[Any]:
+def readable_rows(rows: PaneRows) -> list[Any]:
     assert rows.keys.hashes.tolist() == key_column_of_arrow(rows.keys.array).hashes.tolist()
     columns = [rows.keys.array.to_pylist(), rows.panes.tolist(), *(part.to_pylist() for part in rows.parts)]
     return sorted(zip(*columns, strict=True))
 
 
 @given(EPOCHS, st.integers(-2, 8), st.integers(-2, 8), st.sampled_from([PANE_MS, 3 * PANE_MS]))
-def test_what_ends_in_a_while_is_what_was_written_last_of_it(
+def test_panes_that_end_in_a_time_range_are_read_as_last_written(
     epochs: list[tuple[Epoch, int]], after: int, length: int, size_ms: int
 ) -> None:
     panes = Panes(PaneWindows(size_ms, PANE_MS))
@@ -90,11 +90,11 @@ def test_what_ends_in_a_while_is_what_was_written_last_of_it(
         if pane * PANE_MS + size_ms - 1 > time_ms
     ]
     ending = [row for row in needed if after_ms < row[1] + PANE_MS <= through_ms]
-    assert shown(handle.ending(after_ms, through_ms)) == sorted(ending)
-    # Looked up one by one they are the same.
+    assert readable_rows(handle.ending(after_ms, through_ms)) == sorted(ending)
+    # Looked up one by one they are equal.
     keys = key_column_of_arrow(pa.array([key for key, _ in newest], pa.int64()))
     results = handle.of_pairs(keys, np.array([pane * PANE_MS for _, pane in newest], dtype=np.int64))
-    assert shown(results) == sorted(needed)
+    assert readable_rows(results) == sorted(needed)
 
 
 @pytest.mark.parametrize("epochs", [1, 2])
@@ -103,5 +103,5 @@ def test_thousands_of_panes_are_written_in_the_order_of_a_segment(epochs: int) -
     for epoch in range(epochs):
         panes.begin(0)
         panes.write({(key, key % 3): key + epoch for key in range(5_000)})
-    results = shown(panes.begin(0).ending(0, 3 * PANE_MS))
+    results = readable_rows(panes.begin(0).ending(0, 3 * PANE_MS))
     assert results == [(key, key % 3 * PANE_MS, *[key + epochs - 1] * 2) for key in range(5_000)]

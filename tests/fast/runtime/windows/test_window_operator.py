@@ -1,5 +1,6 @@
-"""Windows of a running program: the examples of Flink's window documentation, and what is said of late records,
-early results, evictors, merging and per-window state. Random programs are held against the reference elsewhere."""
+"""Windows of running programs: the examples of Flink's window documentation, late records, early results, evictors,
+merging and per-window state. Random programs are compared with the reference elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -66,19 +67,19 @@ def test_an_offset_shifts_windows_to_the_days_of_another_time_zone() -> None:
     day, hour = 24 * 3_600_000, 3_600_000
     chinese_days = TumblingEventTimeWindows.of(Duration.of_days(1), Duration.of_hours(-8))
     items = [("a", 1, 15 * hour), ("a", 2, 16 * hour)]  # 23:00 and midnight there
-    found = results(items, lambda s: s.window(chinese_days).process(Numbers()))
-    assert sorted(found) == [("a", -8 * hour, day - 8 * hour, [1]), ("a", day - 8 * hour, 2 * day - 8 * hour, [2])]
+    emitted = results(items, lambda s: s.window(chinese_days).process(Numbers()))
+    assert sorted(emitted) == [("a", -8 * hour, day - 8 * hour, [1]), ("a", day - 8 * hour, 2 * day - 8 * hour, [2])]
 
 
 def test_sliding_windows_overlap_so_a_record_is_in_several() -> None:
-    found = results([("a", 1, 7)], lambda s: s.window(SlidingEventTimeWindows.of(ms(10), ms(5))).process(Numbers()))
-    assert sorted(found) == [("a", 0, 10, [1]), ("a", 5, 15, [1])]
+    emitted = results([("a", 1, 7)], lambda s: s.window(SlidingEventTimeWindows.of(ms(10), ms(5))).process(Numbers()))
+    assert sorted(emitted) == [("a", 0, 10, [1]), ("a", 5, 15, [1])]
 
 
 def test_cumulative_windows_emit_the_result_so_far_at_every_step() -> None:
     items = [("a", 1, 2), ("a", 2, 12), ("a", 4, 25), ("a", 8, 31)]
-    found = results(items, lambda s: s.window(CumulativeEventTimeWindows.of(ms(30), ms(10))).process(Numbers()))
-    assert sorted(found) == [
+    emitted = results(items, lambda s: s.window(CumulativeEventTimeWindows.of(ms(30), ms(10))).process(Numbers()))
+    assert sorted(emitted) == [
         ("a", 0, 10, [1]),
         ("a", 0, 20, [1, 2]),
         ("a", 0, 30, [1, 2, 4]),
@@ -90,14 +91,14 @@ def test_cumulative_windows_emit_the_result_so_far_at_every_step() -> None:
 
 def test_a_session_ends_when_no_record_arrived_for_the_gap() -> None:
     items = [("a", 1, 0), ("a", 2, 8), ("b", 3, 9), ("a", 4, 17), ("a", 5, 40)]
-    found = results(items, lambda s: s.window(EventTimeSessionWindows.with_gap(ms(10))).process(Numbers()))
-    assert sorted(found) == [("a", 0, 27, [1, 2, 4]), ("a", 40, 50, [5]), ("b", 9, 19, [3])]
+    emitted = results(items, lambda s: s.window(EventTimeSessionWindows.with_gap(ms(10))).process(Numbers()))
+    assert sorted(emitted) == [("a", 0, 27, [1, 2, 4]), ("a", 40, 50, [5]), ("b", 9, 19, [3])]
 
 
 def test_a_session_has_the_gap_its_records_ask_for() -> None:
     sessions = EventTimeSessionWindows.with_dynamic_gap(lambda record: record[1])  # type: ignore[arg-type]
-    found = results([("a", 30, 0), ("a", 5, 20), ("a", 5, 31)], lambda s: s.window(sessions).process(Numbers()))
-    assert sorted(found) == [("a", 0, 30, [30, 5]), ("a", 31, 36, [5])]
+    emitted = results([("a", 30, 0), ("a", 5, 20), ("a", 5, 31)], lambda s: s.window(sessions).process(Numbers()))
+    assert sorted(emitted) == [("a", 0, 30, [30, 5]), ("a", 31, 36, [5])]
 
 
 def test_a_global_window_never_fires_by_itself() -> None:
@@ -111,33 +112,35 @@ def test_count_windows_fire_when_they_are_full_and_purge() -> None:
 
 def test_sliding_count_windows_fire_every_slide_with_the_last_records() -> None:
     items: list[Any] = [("a", n, 0) for n in range(1, 4)] + [EPOCH] + [("a", n, 0) for n in range(4, 8)]
-    found = results(items, lambda s: s.count_window(4, 2).apply(Listing()))
-    assert found == [("a", [1, 2]), ("a", [1, 2, 3, 4]), ("a", [3, 4, 5, 6])]
+    emitted = results(items, lambda s: s.count_window(4, 2).apply(Listing()))
+    assert emitted == [("a", [1, 2]), ("a", [1, 2, 3, 4]), ("a", [3, 4, 5, 6])]
 
 
-def test_windows_of_processing_time_go_by_the_clock() -> None:
+def test_processing_time_windows_follow_the_clock() -> None:
     clock = ManualClock(0)
     items = [("a", 1, 0), Pause(9), ("a", 2, 0), Pause(2), ("a", 3, 0), Pause(30), ("a", 4, 0)]
-    found = results(items, lambda s: s.window(TumblingProcessingTimeWindows.of(ms(10))).process(Numbers()), clock=clock)
-    assert found == [("a", 0, 10, [1, 2]), ("a", 10, 20, [3])]
+    emitted = results(
+        items, lambda s: s.window(TumblingProcessingTimeWindows.of(ms(10))).process(Numbers()), clock=clock
+    )
+    assert emitted == [("a", 0, 10, [1, 2]), ("a", 10, 20, [3])]
 
 
-def test_the_job_is_woken_when_a_window_of_processing_time_is_over() -> None:
+def test_the_job_wakes_up_when_a_processing_time_window_ends() -> None:
     windows = TumblingProcessingTimeWindows.of(ms(10))
     result = told([("a", 1, 0), EPOCH, ("a", 2, 0)], lambda s: s.window(windows).reduce(added), clock=ManualClock(7))
     accounts = (state["subtasks"]["0"] for state in result.manifests[0].states.values() if "subtasks" in state)
     assert [account["wake_ms"] for account in accounts] == [10]
 
 
-def test_sessions_of_processing_time_go_by_the_clock() -> None:
+def test_processing_time_sessions_follow_the_clock() -> None:
     clock = ManualClock(0)
     items = [("a", 1, 0), Pause(5), ("a", 2, 0), Pause(10), ("a", 3, 0), Pause(50), ("b", 4, 0)]
     sessions = ProcessingTimeSessionWindows.with_gap(ms(10))
-    found = results(items, lambda s: s.window(sessions).process(Numbers()), clock=clock)
-    assert found == [("a", 0, 15, [1, 2]), ("a", 15, 25, [3])]
+    emitted = results(items, lambda s: s.window(sessions).process(Numbers()), clock=clock)
+    assert emitted == [("a", 0, 15, [1, 2]), ("a", 15, 25, [3])]
 
 
-def test_a_result_carries_the_last_moment_of_its_window() -> None:
+def test_a_result_has_the_last_timestamp_of_its_window() -> None:
     collected = told([("a", 1, 3)], lambda s: s.window(TENS).reduce(added)).of("out")
     assert [record.timestamp for record in collected] == [9]
 
@@ -151,7 +154,7 @@ class Listing(WindowFunction):  # type: ignore[type-arg]
 
 
 class Average(AggregateFunction):
-    """The documentation's example: sum and count make the mean."""
+    """The documentation's example: the mean from sum and count."""
 
     def create_accumulator(self) -> tuple[int, int]:
         return 0, 0
@@ -167,7 +170,7 @@ class Average(AggregateFunction):
 
 
 class WithStart(ProcessWindowFunction):  # type: ignore[type-arg]
-    """On top of an aggregation: the start of the window and the one value."""
+    """The start of the window and its one aggregated value."""
 
     def process(self, key: str, context: Any, elements: Iterable[Any]) -> Iterable[Any]:
         (value,) = elements
@@ -205,7 +208,7 @@ def test_a_window_function_gets_the_result_of_a_reduction() -> None:
     assert results(items, lambda s: s.window(TENS).reduce(added, Listing())) == [("a", [10])]
 
 
-def test_a_reduce_function_is_opened_as_others_are() -> None:
+def test_a_rich_reduce_function_is_opened() -> None:
     result = told([("a", 7, 1), ("a", 3, 2), ("a", 3, 3)], lambda s: s.window(TENS).reduce(Smallest()))
     assert [entry for name, entry in result.metrics.items() if name.endswith("reduced")] == [{"counter": 2}]
 
@@ -216,7 +219,7 @@ class AllNumbers(AllWindowFunction):  # type: ignore[type-arg]
 
 
 class Largest(ProcessAllWindowFunction):  # type: ignore[type-arg]
-    """The largest of all, and how many windows there were before."""
+    """The largest of all records, and the number of earlier windows."""
 
     def process(self, context: Any, elements: Iterable[Record]) -> Iterable[Any]:
         seen = context.global_state().get_state(ValueStateDescriptor("seen", Types.LONG()))
@@ -228,30 +231,30 @@ class Largest(ProcessAllWindowFunction):  # type: ignore[type-arg]
 @pytest.mark.parametrize("parallelism", [1, 3])
 def test_a_window_over_the_whole_stream_has_the_records_of_all_keys(parallelism: int) -> None:
     items = [("a", 1, 0), ("b", 2, 3), ("c", 3, 14)]
-    found = results(items, lambda s: s.window_all(TENS).apply(AllNumbers()), keyed=False, parallelism=parallelism)
-    assert sorted(found) == [(0, [1, 2]), (10, [3])]
+    emitted = results(items, lambda s: s.window_all(TENS).apply(AllNumbers()), keyed=False, parallelism=parallelism)
+    assert sorted(emitted) == [(0, [1, 2]), (10, [3])]
 
 
 def test_a_process_function_over_the_whole_stream_has_state_too() -> None:
     items = [("a", 1, 0), ("b", 2, 3), Watermark(11), ("c", 3, 14)]
-    found = results(items, lambda s: s.window_all(TENS).process(Largest()), keyed=False, parallelism=2)
-    assert found == [(0, 2, 0), (10, 3, 1)]
+    emitted = results(items, lambda s: s.window_all(TENS).process(Largest()), keyed=False, parallelism=2)
+    assert emitted == [(0, 2, 0), (10, 3, 1)]
 
 
 def test_count_windows_over_the_whole_stream() -> None:
     items = [("a", n, 0) for n in range(5)]
-    found = results(items, lambda s: s.count_window_all(2).reduce(added), keyed=False, parallelism=2)
-    assert found == [("a", 1, 0), ("a", 5, 0)]
+    emitted = results(items, lambda s: s.count_window_all(2).reduce(added), keyed=False, parallelism=2)
+    assert emitted == [("a", 1, 0), ("a", 5, 0)]
 
 
-def test_windows_of_windows_are_of_the_same_time() -> None:
+def test_a_window_of_window_results_has_the_same_bounds() -> None:
     """Sums per key and window, then the largest sum of each window: the same windows again."""
     items = [("a", 1, 0), ("a", 2, 3), ("b", 5, 4), ("a", 7, 12), Watermark(5), ("b", 4, 9), ("b", 1, 15)]
 
     def build(stream: Any) -> Any:
         return stream.window(TENS).reduce(added).window_all(TENS).process(Largest())
 
-    assert [found[:2] for found in results(items, build, parallelism=2)] == [(0, 9), (10, 7)]
+    assert [emitted[:2] for emitted in results(items, build, parallelism=2)] == [(0, 9), (10, 7)]
 
 
 def test_an_emitted_result_does_not_change_when_its_window_continues() -> None:
@@ -270,11 +273,11 @@ def test_an_emitted_result_does_not_change_when_its_window_continues() -> None:
             return acc_a + acc_b
 
     items = [("a", 1, 0), ("a", 2, 1), ("a", 3, 2)]
-    found = results(items, lambda s: s.window(TENS).trigger(CountTrigger.of(1)).aggregate(Grows()))
-    assert found == [[1], [1, 2], [1, 2, 3]]
+    emitted = results(items, lambda s: s.window(TENS).trigger(CountTrigger.of(1)).aggregate(Grows()))
+    assert emitted == [[1], [1, 2], [1, 2, 3]]
 
 
-def test_a_reduce_function_may_change_its_argument_without_harm_to_other_windows() -> None:
+def test_a_reduce_function_that_changes_its_argument_does_not_affect_other_windows() -> None:
     def grown(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
         a["n"] += b["n"]
         return a
@@ -284,7 +287,7 @@ def test_a_reduce_function_may_change_its_argument_without_harm_to_other_windows
         return dicts.window(SlidingEventTimeWindows.of(ms(10), ms(5))).reduce(grown)
 
     items = [("a", 1, 6), ("a", 2, 8), ("a", 4, 12)]
-    assert sorted(found["n"] for found in results(items, build, keyed=False)) == [3, 4, 7]
+    assert sorted(emitted["n"] for emitted in results(items, build, keyed=False)) == [3, 4, 7]
 
 
 def test_a_window_function_sends_to_side_outputs() -> None:
@@ -302,8 +305,8 @@ def test_a_window_function_sends_to_side_outputs() -> None:
         result.get_side_output(odd).sink_to(aside)
         return result
 
-    found = told([("a", n, 0) for n in range(5)], build)
-    assert (found["out"], found["aside"]) == ([0, 2, 4], [1, 3])
+    emitted = told([("a", n, 0) for n in range(5)], build)
+    assert (emitted["out"], emitted["aside"]) == ([0, 2, 4], [1, 3])
 
 
 # --- late records ---------------------------------------------------------------------------------------------------
@@ -326,28 +329,28 @@ def test_a_late_record_is_emitted_to_the_declared_side_output() -> None:
         result.get_side_output(LATE).sink_to(late)
         return result
 
-    found = told(STRAGGLERS, build)
-    assert found["late"] == [("a", 2, 5), ("a", 8, 6)]
-    assert [record.timestamp for record in found.of("late")] == [5, 6]
-    assert [m for name, m in found.metrics.items() if name.endswith("numLateRecordsDropped")] == [{"counter": 0}]
+    emitted = told(STRAGGLERS, build)
+    assert emitted["late"] == [("a", 2, 5), ("a", 8, 6)]
+    assert [record.timestamp for record in emitted.of("late")] == [5, 6]
+    assert [m for name, m in emitted.metrics.items() if name.endswith("numLateRecordsDropped")] == [{"counter": 0}]
 
 
-def test_a_window_fires_again_for_every_late_record_it_still_waits_for() -> None:
-    found = told(STRAGGLERS, lambda s: s.window(TENS).allowed_lateness(10).process(Numbers()))
-    assert found["out"] == [("a", 0, 10, [1]), ("a", 0, 10, [1, 2]), ("a", 10, 20, [4])]
-    assert [record.epoch for record in found.of("out")] == [1, 2, 3]
+def test_a_window_fires_again_for_every_late_record_within_allowed_lateness() -> None:
+    emitted = told(STRAGGLERS, lambda s: s.window(TENS).allowed_lateness(10).process(Numbers()))
+    assert emitted["out"] == [("a", 0, 10, [1]), ("a", 0, 10, [1, 2]), ("a", 10, 20, [4])]
+    assert [record.epoch for record in emitted.of("out")] == [1, 2, 3]
 
 
 def test_late_records_of_one_epoch_fire_their_window_one_by_one() -> None:
     items = [("a", 1, 3), Watermark(12), ("a", 2, 5), ("a", 4, 6), ("a", 8, 14)]
-    found = results(items, lambda s: s.window(TENS).allowed_lateness(10).process(Numbers()))
-    assert found == [("a", 0, 10, [1]), ("a", 0, 10, [1, 2]), ("a", 0, 10, [1, 2, 4]), ("a", 10, 20, [8])]
+    emitted = results(items, lambda s: s.window(TENS).allowed_lateness(10).process(Numbers()))
+    assert emitted == [("a", 0, 10, [1]), ("a", 0, 10, [1, 2]), ("a", 0, 10, [1, 2, 4]), ("a", 10, 20, [8])]
 
 
-def test_all_records_of_an_epoch_are_judged_by_the_watermark_it_started_with() -> None:
+def test_lateness_is_decided_by_the_watermark_at_the_start_of_the_epoch() -> None:
     items = [("a", 1, 50), ("a", 2, 5), Watermark(40), ("a", 3, 5), ("a", 4, 45)]
-    found = results(items, lambda s: s.window(TENS).process(Numbers()))
-    assert sorted(found) == [("a", 0, 10, [2]), ("a", 40, 50, [4]), ("a", 50, 60, [1])]
+    emitted = results(items, lambda s: s.window(TENS).process(Numbers()))
+    assert sorted(emitted) == [("a", 0, 10, [2]), ("a", 40, 50, [4]), ("a", 50, 60, [1])]
 
 
 @pytest.mark.parametrize("folds", [True, False])
@@ -370,18 +373,18 @@ def test_a_record_between_windows_with_gaps_is_late_only_by_its_time(
 def test_a_late_record_joins_two_sessions_that_have_fired() -> None:
     items = [("a", 1, 0), ("a", 2, 8), Watermark(14), ("a", 4, 4)]
     sessions = EventTimeSessionWindows.with_gap(ms(5))
-    found = results(items, lambda s: s.window(sessions).allowed_lateness(100).process(Numbers()))
-    assert found == [("a", 0, 5, [1]), ("a", 8, 13, [2]), ("a", 0, 13, [1, 2, 4])]
+    emitted = results(items, lambda s: s.window(sessions).allowed_lateness(100).process(Numbers()))
+    assert emitted == [("a", 0, 5, [1]), ("a", 8, 13, [2]), ("a", 0, 13, [1, 2, 4])]
 
 
 def test_accumulators_of_sessions_that_merge_are_merged() -> None:
     items = [("a", 1, 0), ("a", 5, 8), Watermark(14), ("a", 12, 4)]
     sessions = EventTimeSessionWindows.with_gap(ms(5))
-    found = results(items, lambda s: s.window(sessions).allowed_lateness(100).aggregate(Average()))
-    assert found == [1.0, 5.0, 6.0]
+    emitted = results(items, lambda s: s.window(sessions).allowed_lateness(100).aggregate(Average()))
+    assert emitted == [1.0, 5.0, 6.0]
 
 
-def test_a_late_record_that_joins_no_session_any_more_is_dropped() -> None:
+def test_a_late_record_without_an_open_session_is_dropped() -> None:
     items = [("a", 1, 0), Watermark(30), ("a", 2, 3)]
     sessions = EventTimeSessionWindows.with_gap(ms(5))
     result = told(items, lambda s: s.window(sessions).reduce(added))
@@ -392,7 +395,7 @@ def test_a_late_record_that_joins_no_session_any_more_is_dropped() -> None:
 # --- triggers -------------------------------------------------------------------------------------------------------
 
 
-def test_early_results_come_while_the_window_is_open_the_final_one_at_the_watermark_and_updates_for_late_ones() -> None:
+def test_a_window_emits_early_results_then_the_final_one_and_then_updates_for_late_records() -> None:
     items = [
         ("a", 1, 1),
         Watermark(20),
@@ -405,41 +408,41 @@ def test_early_results_come_while_the_window_is_open_the_final_one_at_the_waterm
     ]
     windows = TumblingEventTimeWindows.of(ms(100))
     trigger = ContinuousEventTimeTrigger.of(ms(20))
-    found = told(items, lambda s: s.window(windows).trigger(trigger).allowed_lateness(50).reduce(added)).of("out")
-    assert [(record.epoch, record.value[1]) for record in found] == [
+    emitted = told(items, lambda s: s.window(windows).trigger(trigger).allowed_lateness(50).reduce(added)).of("out")
+    assert [(record.epoch, record.value[1]) for record in emitted] == [
         (1, 1),  # 20
         (2, 3),  # 40
         (3, 3),  # 60
         (4, 7),  # 80
         (4, 7),  # 99, the final one
-        (5, 15),  # an update
+        (5, 15),  # an update by a late record
     ]
 
 
-def test_early_results_by_the_clock() -> None:
+def test_early_results_by_processing_time() -> None:
     clock = ManualClock(0)
     items = [("a", 1, 1), Pause(6), ("a", 2, 2), Pause(6), ("a", 4, 3), EPOCH]
     trigger = ContinuousProcessingTimeTrigger.of(ms(5))
-    found = told(items, lambda s: s.window(TENS).trigger(trigger).process(Numbers()), clock=clock).of("out")
-    assert [(record.epoch, record.value[3]) for record in found] == [(2, [1]), (3, [1, 2]), (3, [1, 2, 4])]
+    emitted = told(items, lambda s: s.window(TENS).trigger(trigger).process(Numbers()), clock=clock).of("out")
+    assert [(record.epoch, record.value[3]) for record in emitted] == [(2, [1]), (3, [1, 2]), (3, [1, 2, 4])]
 
 
 def test_a_purging_trigger_deletes_emitted_contents() -> None:
     items = [("a", n, n) for n in range(5)]
-    found = results(items, lambda s: s.window(TENS).trigger(PurgingTrigger.of(CountTrigger.of(2))).process(Numbers()))
-    assert found == [("a", 0, 10, [0, 1]), ("a", 0, 10, [2, 3])]
+    emitted = results(items, lambda s: s.window(TENS).trigger(PurgingTrigger.of(CountTrigger.of(2))).process(Numbers()))
+    assert emitted == [("a", 0, 10, [0, 1]), ("a", 0, 10, [2, 3])]
 
 
 def test_a_delta_trigger_fires_when_a_record_is_far_from_the_last_one() -> None:
     """The documentation's example: the top speed of a car every 50 metres (here: the sum)."""
     metres = [("car", 10, 0), ("car", 40, 0), ("car", 61, 0), ("car", 100, 0), ("car", 112, 0)]
     trigger = DeltaTrigger.of(50, lambda old, new: new[1] - old[1])
-    found = results(metres, lambda s: s.window(GlobalWindows.create()).trigger(trigger).apply(Listing()))
-    assert found == [("car", [10, 40, 61]), ("car", [10, 40, 61, 100, 112])]
+    emitted = results(metres, lambda s: s.window(GlobalWindows.create()).trigger(trigger).apply(Listing()))
+    assert emitted == [("car", [10, 40, 61]), ("car", [10, 40, 61, 100, 112])]
 
 
 class EveryOther(Trigger[Record, TimeWindow]):
-    """Fires for every other record of a window; counts in state that can be merged."""
+    """Fires for every other record of a window; its counter is mergeable state."""
 
     def __init__(self) -> None:
         self.count = ReducingStateDescriptor("count", lambda a, b: a + b, Types.LONG())
@@ -476,7 +479,7 @@ def test_state_of_a_trigger_is_merged_with_its_windows_and_cleared_with_them() -
 
 
 class ByParity(WindowAssigner[Record, GlobalWindow]):
-    """A window of the program's own: everything in one, but only every third time."""
+    """A custom assigner: one window for all records, whose trigger fires for every third one."""
 
     def assign_windows(self, element: Record, timestamp: int, context: Any) -> Collection[GlobalWindow]:
         seen = context.get_runtime_context().get_state(ValueStateDescriptor("seen", Types.LONG()))
@@ -493,7 +496,7 @@ class ByParity(WindowAssigner[Record, GlobalWindow]):
         return False
 
 
-def test_a_window_assigner_of_the_programs_own_may_keep_state_of_the_key() -> None:
+def test_a_custom_window_assigner_may_use_keyed_state() -> None:
     items: list[Any] = [("a", n, 0) for n in range(1, 5)] + [EPOCH] + [("a", n, 0) for n in range(5, 8)]
     assert results(items, lambda s: s.window(ByParity()).apply(Listing())) == [("a", [3]), ("a", [3, 6])]
 
@@ -501,24 +504,24 @@ def test_a_window_assigner_of_the_programs_own_may_keep_state_of_the_key() -> No
 # --- evictors -------------------------------------------------------------------------------------------------------
 
 
-def test_an_evictor_leaves_records_out_before_the_function() -> None:
+def test_an_evictor_removes_records_before_the_function() -> None:
     items = [("a", n, n) for n in range(5)]
     assert results(items, lambda s: s.window(TENS).evictor(CountEvictor.of(2)).process(Numbers())) == [
         ("a", 0, 10, [3, 4])
     ]
 
 
-def test_an_evictor_by_time_keeps_the_last_stretch() -> None:
+def test_a_time_evictor_retains_the_latest_records() -> None:
     items = [("a", 1, 0), ("a", 2, 9), ("a", 3, 6)]
-    found = results(items, lambda s: s.window(TENS).evictor(TimeEvictor.of(ms(5))).process(Numbers()))
-    assert found == [("a", 0, 10, [2, 3])]
+    emitted = results(items, lambda s: s.window(TENS).evictor(TimeEvictor.of(ms(5))).process(Numbers()))
+    assert emitted == [("a", 0, 10, [2, 3])]
 
 
-def test_what_is_evicted_after_the_function_is_not_seen_by_the_next_firing() -> None:
+def test_records_evicted_after_the_function_are_not_in_the_next_firing() -> None:
     items: list[Any] = [("a", 1, 1), ("a", 2, 2), EPOCH, ("a", 3, 3), ("a", 4, 4)]
     trigger, evictor = CountTrigger.of(2), CountEvictor.of(1, do_evict_after=True)
-    found = results(items, lambda s: s.window(TENS).trigger(trigger).evictor(evictor).process(Numbers()))
-    assert found == [("a", 0, 10, [1, 2]), ("a", 0, 10, [2, 3, 4])]
+    emitted = results(items, lambda s: s.window(TENS).trigger(trigger).evictor(evictor).process(Numbers()))
+    assert emitted == [("a", 0, 10, [1, 2]), ("a", 0, 10, [2, 3, 4])]
 
 
 def test_reduce_and_aggregate_work_with_an_evictor() -> None:
@@ -527,8 +530,8 @@ def test_reduce_and_aggregate_work_with_an_evictor() -> None:
     assert results(items, lambda s: s.window(TENS).evictor(CountEvictor.of(2)).aggregate(Average())) == [3.5]
 
 
-def test_the_type_of_an_accumulator_is_not_that_of_the_records_an_evictor_is_shown() -> None:
-    """Behind an evictor, windows keep records; so do sliding windows by count."""
+def test_an_evictor_gets_records_and_not_accumulators() -> None:
+    """Windows with an evictor store records; so do sliding count windows."""
     items, pair = [("a", n, n) for n in range(5)], Types.TUPLE([Types.LONG(), Types.LONG()])
     evicted = results(items, lambda s: s.window(TENS).evictor(CountEvictor.of(2)).aggregate(Average(), None, pair))
     assert evicted == [3.5]
@@ -544,7 +547,7 @@ class NoOdds(Evictor[Record, TimeWindow]):
         return None
 
 
-def test_an_evictor_of_the_programs_own() -> None:
+def test_a_custom_evictor() -> None:
     result = told([("a", n, n) for n in range(5)], lambda s: s.window(TENS).evictor(NoOdds()).process(Numbers()))
     assert result["out"] == [("a", 0, 10, [0, 2, 4])]
     assert [m for name, m in result.metrics.items() if name.endswith("evicted")] == [{"counter": 2}]
@@ -554,7 +557,7 @@ def test_an_evictor_of_the_programs_own() -> None:
 
 
 class Firings(ProcessWindowFunction):  # type: ignore[type-arg]
-    """How often this window fired, how often any of the key did, and what is cleared at the end."""
+    """How often this window fired, how often any window of the key did, and which states are cleared at the end."""
 
     of_window = ValueStateDescriptor("count", Types.LONG())  # a trigger may have a state of the same name
     of_key = ValueStateDescriptor("count", Types.LONG())
@@ -575,7 +578,7 @@ class Firings(ProcessWindowFunction):  # type: ignore[type-arg]
         self.cleared.inc()
 
 
-def test_window_state_is_of_one_window_and_global_state_of_the_key() -> None:
+def test_window_state_belongs_to_one_window_and_global_state_to_the_key() -> None:
     items = [("a", 1, 1), ("a", 2, 2), ("a", 3, 12), ("a", 4, 13), Watermark(50), ("b", 0, 60)]
     result = told(items, lambda s: s.window(TENS).trigger(EveryRecord()).process(Firings()))
     start = -(2**63)
@@ -589,14 +592,14 @@ class EveryRecord(CountTrigger):  # type: ignore[type-arg]
 
 
 def tables_of(result: Result) -> set[str]:
-    """The states that have segments when the job has ended."""
+    """The states with segments at the end of the job."""
     accounts = [
         account for state in result.manifests[-1].states.values() for account in state.get("subtasks", {}).values()
     ]
     return {name for account in accounts for name in account.get("tables", {})}
 
 
-def test_a_window_that_is_closed_in_the_epoch_it_was_opened_in_writes_nothing() -> None:
+def test_a_window_opened_and_closed_in_one_epoch_writes_nothing() -> None:
     items = [("a", n, n) for n in range(30)]
     result = told(items, lambda s: s.window(TENS).process(Numbers()))
     assert len(result["out"]) == 3
@@ -607,14 +610,14 @@ def test_a_window_that_is_closed_in_the_epoch_it_was_opened_in_writes_nothing() 
 
 
 @pytest.mark.parametrize("parallelism", [1, 3])
-def test_windows_that_are_open_survive_a_crash(parallelism: int) -> None:
+def test_open_windows_survive_a_crash(parallelism: int) -> None:
     items: list[Any] = [("a", 1, 1), ("b", 2, 2), EPOCH, ("a", 4, 3), CRASH, ("b", 8, 4), EPOCH, ("a", 16, 5)]
     result = told(items, lambda s: s.window(TENS).process(Numbers()), parallelism=parallelism)
     assert sorted(result["out"]) == [("a", 0, 10, [1, 4, 16]), ("b", 0, 10, [2, 8])]
     assert result.restarts == 1
 
 
-def test_windows_that_are_open_go_with_their_keys_to_another_parallelism() -> None:
+def test_open_windows_are_restored_at_another_parallelism() -> None:
     keys = "abcdefgh"
     items = [(key, n, n) for n in range(6) for key in keys]
     sessions = EventTimeSessionWindows.with_gap(ms(3))
@@ -637,13 +640,13 @@ def in_batch() -> StreamExecutionEnvironment:
     return env
 
 
-def test_in_batch_nothing_is_late_and_early_results_are_held_back() -> None:
+def test_in_batch_no_record_is_late_and_no_early_result_is_emitted() -> None:
     items = [("a", 1, 1), ("a", 2, 40), Watermark(50), ("a", 4, 2), Watermark(60), ("a", 8, 41)]
     trigger = PurgingTrigger.of(ContinuousEventTimeTrigger.of(ms(3)))
     for windows in (TENS, CumulativeEventTimeWindows.of(ms(50), ms(50))):
-        found = told(items, lambda s, w=windows: s.window(w).process(Numbers()), env=in_batch())
-        assert sorted(n for _, _, _, numbers in found["out"] for n in numbers) == [1, 2, 4, 8]
-        assert {record.epoch for record in found.of("out")} == {found.epochs}
+        emitted = told(items, lambda s, w=windows: s.window(w).process(Numbers()), env=in_batch())
+        assert sorted(n for _, _, _, numbers in emitted["out"] for n in numbers) == [1, 2, 4, 8]
+        assert {record.epoch for record in emitted.of("out")} == {emitted.epochs}
     early = results(items, lambda s: s.window(TENS).trigger(CountTrigger.of(1)).process(Numbers()), env=in_batch())
     assert sorted(early) == [("a", 0, 10, [1, 4]), ("a", 40, 50, [2, 8])]
     assert len(results(items, lambda s: s.window(TENS).trigger(trigger).process(Numbers()), env=in_batch())) == 2
@@ -657,18 +660,18 @@ def test_in_batch_count_windows_fire_whenever_they_are_full() -> None:
 def test_in_batch_windows_of_processing_time_close_when_the_input_ends() -> None:
     items = [("a", 1, 0), ("a", 2, 0)]
     windows = TumblingProcessingTimeWindows.of(ms(1_000))
-    found = results(items, lambda s: s.window(windows).reduce(added), env=in_batch(), clock=ManualClock(0))
-    assert found == [("a", 3, 0)]
+    emitted = results(items, lambda s: s.window(windows).reduce(added), env=in_batch(), clock=ManualClock(0))
+    assert emitted == [("a", 3, 0)]
 
 
 def test_in_batch_a_session_that_grew_after_it_fired_emits_its_last_result() -> None:
     items = [("a", 1, 0), ("a", 2, 1), ("a", 4, 2)]
     sessions = EventTimeSessionWindows.with_gap(ms(10))
-    found = results(items, lambda s: s.window(sessions).trigger(EveryOther()).process(Numbers()), env=in_batch())
-    assert found == [("a", 0, 11, [1, 2])]
+    emitted = results(items, lambda s: s.window(sessions).trigger(EveryOther()).process(Numbers()), env=in_batch())
+    assert emitted == [("a", 0, 11, [1, 2])]
 
 
 def test_a_trigger_of_the_assigner_may_be_named_explicitly() -> None:
     items = [("a", 1, 1), ("a", 2, 12)]
-    found = results(items, lambda s: s.window(TENS).trigger(EventTimeTrigger.create()).reduce(added))
-    assert sorted(found) == [("a", 1, 1), ("a", 2, 12)]
+    emitted = results(items, lambda s: s.window(TENS).trigger(EventTimeTrigger.create()).reduce(added))
+    assert sorted(emitted) == [("a", 1, 1), ("a", 2, 12)]

@@ -1,4 +1,4 @@
-"""The windowed golden programs do what they are there for: they run in columns, and some of their records are late."""
+"""The windowed golden programs test their subject: they run in columns, and some of their records are late."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ def test_ready_aggregates_are_planned_in_columns(name: str) -> None:
     assert "keeps per key and pane: count, sum" in plan and "in columns, for windows" in plan
 
 
-def test_in_short_epochs_some_records_fire_again_and_some_come_too_late() -> None:
+def test_in_short_epochs_some_windows_fire_again_and_some_records_are_dropped() -> None:
     results, missed = Collect("results"), Collect("missed")
 
     def build(env: StreamExecutionEnvironment) -> None:
-        told = late_windows(env.add_source(numbers()))
-        told.sink_to(results)
-        told.get_side_output(LATE).sink_to(missed)
+        results_stream = late_windows(env.add_source(numbers()))
+        results_stream.sink_to(results)
+        results_stream.get_side_output(LATE).sink_to(missed)
 
     result = run(build, parallelism=2, epoch_records=4)
-    fired = [told[:3] for told in result[results]]
+    fired = [record[:3] for record in result[results]]
     assert len(fired) > len(set(fired)), "no window fired again"
-    assert 0 < len(result[missed]) < len(NUMBERS), "no record came too late"
+    assert 0 < len(result[missed]) < len(NUMBERS), "no record was late"

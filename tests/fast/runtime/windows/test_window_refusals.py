@@ -1,4 +1,4 @@
-"""What windows refuse, and what they say: at the user's line, before the job starts where that can be known."""
+"""Rejected windows: errors at the user's line, raised before the job starts where possible."""
 
 from __future__ import annotations
 
@@ -91,20 +91,20 @@ class NeverMerges(Trigger[Any, Any]):
     on_event_time = on_processing_time = on_element
 
     def on_merge(self, window: Any, ctx: Any) -> None:
-        raise AssertionError("it was never asked whether it can")
+        raise AssertionError("can_merge was never called")
 
     def clear(self, window: Any, ctx: Any) -> None:
         return None
 
 
 @pytest.mark.parametrize("trigger", [NeverMerges(), DeltaTrigger.of(1, lambda a, b: b - a)])
-def test_windows_that_merge_refuse_a_trigger_that_cannot(trigger: Any) -> None:
+def test_merging_windows_reject_a_trigger_that_cannot_merge(trigger: Any) -> None:
     sessions = keyed().window(EventTimeSessionWindows.with_gap(ms(5)))
     with pytest.raises(ProgramError, match=f"windows of EventTimeSessionWindows merge, and .* cannot.*{HERE}"):
         sessions.trigger(trigger)
 
 
-def test_windows_of_event_time_over_records_without_timestamps_are_refused_before_the_job_starts() -> None:
+def test_event_time_windows_over_records_without_timestamps_are_rejected_before_the_job_starts() -> None:
     def build(env: Any) -> None:
         env.from_collection([("a", 1, 1)]).key_by(key_of).window(TENS).reduce(added).sink_to(Collect())
 
@@ -122,7 +122,7 @@ def test_a_strategy_without_a_timestamp_assigner_assigns_no_timestamps() -> None
         run(build)
 
 
-def test_records_without_timestamps_that_only_a_running_job_can_meet_fail_it_at_the_windows_line() -> None:
+def test_records_without_timestamps_in_a_running_job_fail_it_at_the_windows_line() -> None:
     def build(env: Any) -> None:
         strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda record, _: record[2])
         timed = env.from_source(Script([("a", 1, 1)]), strategy, "timed")
@@ -140,19 +140,19 @@ def report_of(build: Any, *records: Record) -> str:
     return failed.value.report
 
 
-def test_a_gap_that_is_not_above_zero_fails_the_job_with_its_record() -> None:
+def test_a_session_gap_of_zero_or_less_fails_the_job_with_its_record() -> None:
     sessions = EventTimeSessionWindows.with_dynamic_gap(lambda record: 0)  # type: ignore[arg-type]
     report = report_of(lambda s: s.window(sessions).reduce(added))
     assert "the extractor returned the gap 0 for ('a', 1, 1), expected 1 to" in report
     assert "record    ('a', 1, 1)" in report and "test_window_refusals.py" in report
 
 
-def test_a_function_that_fails_is_reported_with_the_record_that_made_the_window_fire() -> None:
+def test_a_failing_function_is_reported_with_the_record_that_fired_the_window() -> None:
     report = report_of(lambda s: s.window(TENS).trigger(CountTrigger.of(2)).process(Fails()), ("a", 1, 1), ("a", 2, 2))
     assert "ZeroDivisionError" in report and "record    ('a', 2, 2)" in report
 
 
-def test_a_function_that_fails_when_a_window_closes_is_reported_with_its_key() -> None:
+def test_a_function_that_fails_at_the_end_of_a_window_is_reported_with_its_key() -> None:
     report = report_of(lambda s: s.window(TENS).process(Fails()))
     assert "ZeroDivisionError" in report and "timer 9 of key 'a'" in report
 
@@ -162,7 +162,7 @@ class Fails(ProcessWindowFunction):  # type: ignore[type-arg]
         raise ZeroDivisionError
 
 
-def test_a_reduction_to_none_is_refused() -> None:
+def test_reducing_to_none_is_rejected() -> None:
     report = report_of(lambda s: s.window(TENS).reduce(lambda a, b: None), ("a", 1, 1), ("a", 2, 2))
     assert "the reduce function returned None" in report and "('a', 2, 2)" in report
 
@@ -172,7 +172,7 @@ class Forgetful(AggregateFunction):
         return []
 
     def add(self, value: Record, accumulator: list[int]) -> Any:
-        accumulator.append(value[1])  # and does not return it
+        accumulator.append(value[1])  # without returning the accumulator
 
     def get_result(self, accumulator: list[int]) -> Any:
         return accumulator
@@ -191,7 +191,7 @@ class Remembers(ProcessWindowFunction):  # type: ignore[type-arg]
         return []
 
 
-def test_windows_that_merge_have_no_state_of_their_own() -> None:
+def test_merging_windows_have_no_per_window_state() -> None:
     sessions = EventTimeSessionWindows.with_gap(ms(5))
     assert "Use global_state()" in report_of(lambda s: s.window(sessions).process(Remembers()))
 
@@ -233,11 +233,11 @@ class KeepsANumber(ProcessWindowFunction):  # type: ignore[type-arg]
 
 
 @pytest.mark.parametrize("name", ["window values", "event timers", "window event timers"])
-def test_a_state_named_like_one_of_the_operators_own_is_refused_and_not_mixed_with_it(name: str) -> None:
+def test_a_state_with_the_name_of_an_internal_window_state_is_rejected(name: str) -> None:
     with pytest.raises(JobFailedError, match="the operator has a table of that name"):
         results([("a", 1, 1)], lambda s: s.window(TENS).reduce(added, KeepsANumber(name)))
 
 
-def test_a_state_of_the_key_named_like_the_contents_of_windows_is_refused_too() -> None:
+def test_a_keyed_state_with_the_name_of_the_window_contents_is_rejected() -> None:
     with pytest.raises(JobFailedError, match="the operator has a table of that name"):
         results([("a", 1, 1)], lambda s: s.window(TENS).process(KeepsANumber("window contents")))

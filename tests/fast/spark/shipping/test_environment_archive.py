@@ -1,4 +1,4 @@
-"""What `millstream pack` writes is a Python with the environment's packages, wherever it is unpacked."""
+"""`millstream pack` writes a Python with the environment's packages, which runs wherever it is unpacked."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VERSION = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
 
 def installed(folder: Path, name: str, version: str, *, is_linked: bool = False) -> None:
-    """A package as pip leaves it: a module, its metadata, and a list of its files."""
+    """A package as pip installs it: a module, its metadata, and a list of its files."""
     facts = folder / f"{name}-{version}.dist-info"
     facts.mkdir(parents=True)
     (folder / f"{name}.py").write_text(f"VERSION = {version!r}\n")
@@ -28,7 +28,7 @@ def installed(folder: Path, name: str, version: str, *, is_linked: bool = False)
         (facts / "direct_url.json").write_text(json.dumps({"url": "file:///src", "dir_info": {"editable": True}}))
 
 
-def packed(folder: Path, place: Path) -> Path:
+def pack_files(folder: Path, place: Path) -> Path:
     files, versions, _ = environment_files([str(folder)])
     write_environment(place, files, {"packages": versions})
     return place
@@ -36,7 +36,7 @@ def packed(folder: Path, place: Path) -> Path:
 
 def test_unpacked_elsewhere_it_starts_a_python_that_imports_the_packages(tmp_path: Path) -> None:
     installed(tmp_path / "site", "abacus", "1.5")
-    archive = packed(tmp_path / "site", tmp_path / "environment.tar.gz")
+    archive = pack_files(tmp_path / "site", tmp_path / "environment.tar.gz")
     with tarfile.open(archive) as file:
         file.extractall(tmp_path / "elsewhere", filter="data")
     program = "import abacus, sys; print(abacus.VERSION, *sys.version_info[:2])"
@@ -50,18 +50,18 @@ def test_unpacked_elsewhere_it_starts_a_python_that_imports_the_packages(tmp_pat
     assert ended.stdout.split() == ["1.5", *VERSION.split(".")]
 
 
-def test_the_same_environment_gives_the_same_bytes_and_says_what_is_in_it(tmp_path: Path) -> None:
+def test_equal_environments_are_packed_to_equal_bytes_with_a_list_of_packages(tmp_path: Path) -> None:
     installed(tmp_path / "site", "abacus", "1.5")
-    first = packed(tmp_path / "site", tmp_path / "first.tar.gz").read_bytes()
+    first = pack_files(tmp_path / "site", tmp_path / "first.tar.gz").read_bytes()
     os.utime(tmp_path / "site" / "abacus.py", (1, 1))
-    assert packed(tmp_path / "site", tmp_path / "second.tar.gz").read_bytes() == first
+    assert pack_files(tmp_path / "site", tmp_path / "second.tar.gz").read_bytes() == first
     with tarfile.open(tmp_path / "first.tar.gz") as file:
         facts = file.extractfile(FACTS_FILE)
         assert facts is not None
         assert json.load(facts) == {"format": 1, "packages": {"abacus": "1.5"}}
 
 
-def test_spark_millstream_and_links_to_sources_are_left_out(tmp_path: Path) -> None:
+def test_spark_millstream_and_links_to_sources_are_excluded(tmp_path: Path) -> None:
     for name in ("pyspark", "millstream", "pip", "abacus"):
         installed(tmp_path / "site", name, "1.0")
     installed(tmp_path / "site", "workshop", "0.1", is_linked=True)
@@ -79,7 +79,7 @@ def test_spark_millstream_and_links_to_sources_are_left_out(tmp_path: Path) -> N
         ("environment.tar.gz", "absent.txt", "there is no 'absent.txt'"),
     ],
 )
-def test_what_cannot_be_packed_is_refused_and_nothing_is_written(
+def test_an_environment_that_cannot_be_packed_is_rejected_before_writing(
     output: str,
     requirements: str | None,
     why: str,

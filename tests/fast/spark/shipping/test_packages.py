@@ -1,4 +1,4 @@
-"""What of installed packages is sent: ours as it is imported, and what it needs of those that Spark does not bring."""
+"""Which installed packages are sent: Millstream as it is imported, and its requirements that Spark does not provide."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from millstream.spark.shipping.archives import make_archive
 from millstream.spark.shipping.packages import TASK_PACKAGES, our_package, package_files, task_packages
 
 
-def test_our_package_is_sent_whole_and_without_what_python_compiled() -> None:
+def test_the_millstream_package_is_sent_whole_without_compiled_files() -> None:
     with zipfile.ZipFile(our_package().path) as archive:
         names = set(archive.namelist())
     folder = Path(millstream.__file__).parent
@@ -23,7 +23,7 @@ def test_our_package_is_sent_whole_and_without_what_python_compiled() -> None:
     assert not any(name.endswith(".pyc") for name in names)
 
 
-def test_unpacked_it_is_imported_by_a_python_that_has_nothing_of_ours(tmp_path: Path) -> None:
+def test_the_unpacked_package_is_imported_by_a_python_without_millstream(tmp_path: Path) -> None:
     with zipfile.ZipFile(our_package().path) as archive:
         archive.extractall(tmp_path)
     program = "import sys; sys.path.insert(0, sys.argv[1]); import millstream.errors as found; print(found.__file__)"
@@ -42,7 +42,7 @@ def test_equal_content_has_one_name_and_other_content_another(tmp_path: Path) ->
     assert make_archive("test", {"other.py": tmp_path / "a"}).name != first.name
 
 
-def test_a_package_brings_its_native_code_and_what_it_requires_but_not_what_spark_has() -> None:
+def test_a_package_includes_its_native_code_and_requirements_except_those_of_spark() -> None:
     names = package_files(["obstore", "pandas"])
     assert any(name.startswith("obstore/") and ".so" in name for name in names)
     assert "typing_extensions.py" in names
@@ -60,6 +60,8 @@ def test_a_package_brings_its_native_code_and_what_it_requires_but_not_what_spar
         (["millstream.connectors.databases.sink"], False, {"cloudpickle", "psycopg", "psycopg_binary", "pymysql"}),
     ],
 )
-def test_a_plan_needs_what_its_connectors_import(modules: list[str], is_object_store: bool, expected: set[str]) -> None:
+def test_a_plan_requires_the_packages_of_its_connectors(
+    modules: list[str], is_object_store: bool, expected: set[str]
+) -> None:
     assert set(task_packages(modules, is_object_store=is_object_store)) == expected
     assert expected <= set(TASK_PACKAGES)

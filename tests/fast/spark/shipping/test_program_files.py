@@ -1,4 +1,6 @@
-"""The user's modules are sent: all beside the program, and what it imported from folders of its own; nothing else."""
+"""The user's modules are sent: all in the program's folder, and those imported from other user folders; nothing
+else.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ def write(folder: Path, *names: str) -> None:
         path.write_text("")
 
 
-def test_modules_and_packages_beside_the_program_are_sent_whether_imported_or_not(program: Program) -> None:
+def test_modules_and_packages_in_the_programs_folder_are_sent_even_if_not_imported(program: Program) -> None:
     write(program.folder, "rates.py", "shop/__init__.py", "shop/till/__init__.py", "shop/prices.csv")
     write(
         program.folder,
@@ -67,11 +69,11 @@ def test_installed_packages_python_itself_and_millstream_are_not_sent(program: P
     assert program.files() == ["job.py"]
 
 
-def test_a_terminal_has_no_program_and_sends_nothing() -> None:
+def test_an_interactive_session_has_no_program_and_sends_nothing() -> None:
     assert shipping.program_files({"__main__": ModuleType("__main__")}) == {}
 
 
-def test_data_among_modules_that_is_too_much_is_refused_with_the_largest_file(
+def test_too_much_data_among_modules_is_rejected_with_the_largest_file(
     program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(program.folder, "shop/__init__.py")
