@@ -6,7 +6,7 @@ import os
 from random import Random
 
 import pytest
-from changing_tables import Life, check_every_epoch, random_changelog
+from changing_tables import RunPlan, check_every_epoch, random_changelog
 from random_queries_inside import random_query_inside
 
 from millstream.common.types import Row
@@ -148,4 +148,4 @@ def _check(random: Random, query: str, only_grows: bool, oracle: str | None = No
     tables = {name: random_changelog(random, 3, size, only_grows=only_grows, both_zeros=True) for name in ("t", "u")}
     # Of no rows at all an aggregate has a row in batch engines, and none in a stream.
     tables["t"].epochs[0].append(Row(1, 1, "a", 0.5))
-    check_every_epoch(query, tables, Life.random(random, 3), only_grows=only_grows, oracle=oracle)
+    check_every_epoch(query, tables, RunPlan.random(random, 3), only_grows=only_grows, oracle=oracle)

@@ -16,7 +16,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from changing_tables import ADDED, Changelog, Life
+from changing_tables import ADDED, Changelog, RunPlan
 from inputs.fresh_names import fresh_name
 
 from millstream.common.typeinfo import Types
@@ -110,7 +110,7 @@ def ran(
     return result, [record.value for record in result.of(out)]
 
 
-def check(query: str, table: Changelog, life: Life) -> None:
+def check(query: str, table: Changelog, life: RunPlan) -> None:
     """Run a query over changes, and over what is left of them."""
     store, given = fresh_name("bounds"), []
     for parallelism, epochs in life.phases():
@@ -210,4 +210,4 @@ def _nested(random: Random) -> str:
 def test_what_is_left_of_changes_is_what_was_never_there(tens: int) -> None:
     for seed in range(10 * tens, 10 * tens + 10):
         random = Random(f"{FAMILY} {seed}")
-        check(random_query(random), random_changes(random, 4, random.choice((3, 8, 15))), Life.random(random, 4))
+        check(random_query(random), random_changes(random, 4, random.choice((3, 8, 15))), RunPlan.random(random, 4))

@@ -10,7 +10,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from changing_tables import Changelog, Life, answer, check_every_epoch, materialised, random_changelog
+from changing_tables import Changelog, RunPlan, answer, check_every_epoch, materialised, random_changelog
 from group_values_of_yesterday import EPOCHS_BEFORE, GROWING_TABLE, GROWS, QUERIES, run_query
 from inputs.fresh_names import fresh_name
 
@@ -40,7 +40,7 @@ def test_counts_of_distinct_values_are_the_batch_answer_after_every_epoch(
     for seed in range(3):
         random = Random(f"{only_grows} {values_in_row} {seed}")
         table = random_changelog(random, 6, random.choice((4, 12, 30)), only_grows=only_grows, keys=2)
-        check_every_epoch(QUERY, {"t": table}, Life.random(random, 6), only_grows=only_grows)
+        check_every_epoch(QUERY, {"t": table}, RunPlan.random(random, 6), only_grows=only_grows)
 
 
 def test_a_value_that_was_never_there_cannot_go(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,7 +48,7 @@ def test_a_value_that_was_never_there_cannot_go(monkeypatch: pytest.MonkeyPatch)
     gone = Row.of_kind(RowKind.DELETE, 1, 9, "z", 0.5)
     table = Changelog([[Row(1, 1, "a", 0.5), Row(1, 2, "b", 0.5)], [gone]])
     with pytest.raises(MillstreamError, match="value 'z' was retracted that was never inserted"):
-        check_every_epoch("SELECT k, COUNT(DISTINCT s) FROM t GROUP BY k", {"t": table}, Life(), only_grows=False)
+        check_every_epoch("SELECT k, COUNT(DISTINCT s) FROM t GROUP BY k", {"t": table}, RunPlan(), only_grows=False)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_a_value_that_was_never_there_cannot_go(monkeypatch: pytest.MonkeyPatch)
 def test_values_of_any_type_are_counted(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spilled_values, "VALUES_IN_ROW_MAX", 1)
     table = random_changelog(Random(value), 4, 12, only_grows=False, keys=2)
-    check_every_epoch(f"SELECT k, COUNT(DISTINCT {value}) FROM t GROUP BY k", {"t": table}, Life(2), only_grows=False)
+    check_every_epoch(f"SELECT k, COUNT(DISTINCT {value}) FROM t GROUP BY k", {"t": table}, RunPlan(2), only_grows=False)
 
 
 EXTREMES = """SELECT k, MIN(v), MAX(v), MAX(s), MIN(s), MIN(x), MAX(x) FILTER (WHERE v > 0), COUNT(DISTINCT v), COUNT(*)
@@ -81,7 +81,7 @@ def test_smallest_and_largest_values_are_the_batch_answer_after_every_epoch(
     for seed in range(3):
         random = Random(f"{keys} {values} {values_max} {seed}")
         table = random_changelog(random, 8, random.choice((6, 12, 30)), only_grows=False, keys=keys)
-        check_every_epoch(EXTREMES, {"t": table}, Life.random(random, 8), only_grows=False)
+        check_every_epoch(EXTREMES, {"t": table}, RunPlan.random(random, 8), only_grows=False)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_values_of_any_type_have_a_smallest_and_a_largest(value: str, monkeypatc
     monkeypatch.setattr(group_extremes, "HEAD_VALUES_MAX", 1)
     table = random_changelog(Random(value), 5, 12, only_grows=False, keys=2)
     query = f"SELECT k, MIN({value}), MAX({value}) FROM t GROUP BY k"
-    check_every_epoch(query, {"t": table}, Life(2), only_grows=False)
+    check_every_epoch(query, {"t": table}, RunPlan(2), only_grows=False)
 
 
 # Until decision 0040 a value that went and came again within an epoch was where it had been.
