@@ -15,7 +15,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "golden"))
 
-from group_values_of_yesterday import EPOCHS_BEFORE, run_query  # noqa: E402
+from group_values_of_older_versions import EPOCHS_BEFORE, run_query  # noqa: E402
 
 from millstream.storage.memory import MemoryStore  # noqa: E402
 from millstream.testing import Collect  # noqa: E402

@@ -192,7 +192,7 @@ def check_timed_query(
     def run_for(parallelism: int, epochs: int | None) -> tuple[Result, Collect]:
         return ran(query, tables, views=queries, parallelism=parallelism, epochs=epochs, store=store)
 
-    given = {name: view.given(tables) for name, view in views.items()}
+    contents = {name: view.contents(tables) for name, view in views.items()}
 
     def contents(number: int, manifest: Manifest) -> Contents:
         return {name: [row for at, row in rows if at <= number] for name, rows in given.items()}

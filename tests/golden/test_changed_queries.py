@@ -41,7 +41,7 @@ def test_a_restart_resumes_only_state_with_the_same_meaning(pair: Pair, caplog: 
         assert ManifestLog(MemoryStore(store)).epochs() == manifests  # no epoch was committed
         # The unchanged query resumes, and emits what it would have emitted.
         rest = run(program(pair.old, again), store=store, epoch_records=9)
-        assert rows_of(first[out] + rest[again]) == check_unchanged(pair.old)
+        assert rows_of(first[out] + rest[again]) == uninterrupted(pair.old)
         return
     rest = run(program(pair.new, again), store=store, epoch_records=9)
     if pair.fate == "kept":
@@ -54,7 +54,7 @@ def changes_in(out: Collect) -> list[Any]:
     return [record.value for record in out.records]
 
 
-def check_unchanged(query: str) -> list[tuple[object, ...]]:
+def uninterrupted(query: str) -> list[tuple[object, ...]]:
     out = Collect()
     return rows_of(run(program(query, out))[out])
 
@@ -114,7 +114,7 @@ def test_unmatched_state_is_dropped_or_retained_on_request(caplog: pytest.LogCap
         run(program(same, out), store=store, epoch_records=9)
     rest = run(configured(same, out, **{"millstream.sql.lost-state": "keep"}), store=store, epoch_records=9)
     assert rest.status == "FINISHED" and "used all the same" in caplog.text
-    assert rows_of(changes_in(out), rows) == check_unchanged(SUMS)
+    assert rows_of(changes_in(out), rows) == uninterrupted(SUMS)
 
 
 def test_state_downstream_of_dropped_state_is_dropped_too() -> None:
