@@ -192,10 +192,10 @@ def check_timed_query(
     def run_for(parallelism: int, epochs: int | None) -> tuple[Result, Collect]:
         return ran(query, tables, views=queries, parallelism=parallelism, epochs=epochs, store=store)
 
-    contents = {name: view.contents(tables) for name, view in views.items()}
+    by_view = {name: view.contents(tables) for name, view in views.items()}
 
     def contents(number: int, manifest: Manifest) -> Contents:
-        return {name: [row for at, row in rows if at <= number] for name, rows in given.items()}
+        return {name: [row for at, row in rows if at <= number] for name, rows in by_view.items()}
 
     _compare(query, *_run_phases(life, run_for), contents, comparable, f"{life}: {query}; {queries}")
 
