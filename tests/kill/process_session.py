@@ -67,14 +67,14 @@ class ProcessSession:
     def wait(self, timeout_s: float) -> int:
         """The exit code."""
         code = self._process.wait(timeout_s)
-        GUARD.forget(self._process.pid)
+        GUARD.unregister(self._process.pid)
         return code
 
     def exit_code(self) -> int | None:
         """None while it runs."""
         code = self._process.poll()
         if code is not None:
-            GUARD.forget(self._process.pid)
+            GUARD.unregister(self._process.pid)
         return code
 
     def run_out(self, patience_s: float) -> None:
