@@ -79,7 +79,7 @@ class ConfigurationError(ProgramError):
 
 
 class MissingNameError(ProgramError, AttributeError):
-    """An object of ours has no attribute of that name. An AttributeError too: `hasattr` and the like just see that."""
+    """An object of ours has no attribute of that name. An AttributeError too: so that `hasattr` works."""
 
 
 class SqlError(ProgramError):
@@ -112,11 +112,11 @@ class StateSchemaError(ProgramError):
 
 
 class PickledValueError(MillstreamError):
-    """A stored value is a pickle, and whoever reads is not the job: nothing stored is unpickled outside of it."""
+    """A stored value is a pickle, and the reader is not the job: stored pickles are opened in the job's tasks only."""
 
 
 LATER = "a later version"
-"""What comes when nobody has said with what."""
+"""The version named in an error if none is known."""
 
 
 class NotYetError(MillstreamError, NotImplementedError):

@@ -1,4 +1,4 @@
-"""Redaction: which options hold secrets, and texts without their values.
+"""Redaction: which options hold secrets, and strings without their values.
 
 There is one list of words that make the name of an option sensitive, and one way to hide a value. Plans, statements,
 errors, logs and listings pass through it; connectors do, too, with what their clients say.
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 HIDDEN = "******"
-"""What stands for a secret, as in Flink."""
+"""The replacement of a secret in strings, as in Flink."""
 
 _SENSITIVE = re.compile(
     r"passw(or)?[dt]|passphrase|passcode|(^|[._-])pass$|\bpwd\b|secret|credential|jaas|authorization|http-headers"
@@ -38,7 +38,7 @@ _SENSITIVE = re.compile(
     re.IGNORECASE,
 )
 _SENSITIVE_PARAMETER = re.compile(r"sig|key|auth", re.IGNORECASE)
-"""Parameters of addresses that hold secrets; an option of such a name need not."""
+"""Parameters of addresses that hold secrets; an option of the same name need not."""
 _LENGTH_MIN = 3
 """Shorter secrets are hidden only where they are words of their own, and not in the middle of others."""
 _LOGIN = re.compile(r"://([^:@]*:)?(?P<secret>.*)@", re.DOTALL)
@@ -112,7 +112,7 @@ def redacted_value(name: str, value: str) -> str:
 
 
 def redacted_address(text: str) -> str:
-    """A text with the passwords of an address in it hidden.
+    """A string with the passwords of an address in it hidden.
 
     >>> redacted_address("postgresql://ann:a/b?c#d@db/sales")
     'postgresql://ann:******@db/sales'
@@ -172,8 +172,8 @@ def secrets_of_statement(source: str) -> tuple[str, ...]:
     >>> secrets_of_statement("CREATE TABLE t (a INT) WITH ('connector' = 'jdbc', 'password' = 'it''s')")
     ("it's",)
     """
-    found = (secret for start, stop in _secret_spans(source) for secret in (source[start:stop],))
-    return tuple(secret.replace("''", "'") for secret in found)
+    secrets = (secret for start, stop in _secret_spans(source) for secret in (source[start:stop],))
+    return tuple(secret.replace("''", "'") for secret in secrets)
 
 
 def redact_statement(source: str) -> str:
@@ -202,5 +202,5 @@ def _secret_spans(source: str) -> Iterator[tuple[int, int]]:
         is_option = is_text or name[0] in "'\"`" or any(begin <= start < end for begin, end in options)
         spans = _spans(name.strip("'\"`"), source[first:last]) if is_option else []
         yield from ((first + begin, first + end) for begin, end in spans)
-        # Of two texts side by side, the second may be the name of the next pair.
+        # Of two strings side by side, the second may be the name of the next pair.
         pair = _PAIR.search(source, stop if spans else start)

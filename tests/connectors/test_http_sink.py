@@ -117,7 +117,7 @@ def test_an_unreachable_service_is_reported(http_service: HttpService) -> None:
         ({"body": "xml"}, "expected 'json-array', 'lines' or 'single'"),
         ({"method": "GET"}, "expected one of POST, PUT, PATCH"),
         ({"records_max": 0}, "records_max"),
-        ({"headers": {"A": "b\nc"}}, "not a pair of single-line texts"),
+        ({"headers": {"A": "b\nc"}}, "not a pair of single-line strings"),
     ],
 )
 def test_invalid_http_settings_are_rejected_before_the_job_starts(arguments: dict[str, Any], message: str) -> None:

@@ -420,7 +420,7 @@ def test_rows_that_violate_the_table_are_reported(postgres_server: PostgresServe
     message = refused(postgres_server, table, rows=[Row(word=None, n=1)])
     assert "'word' is null, but the column is NOT NULL" in message and '{"word": null, "n": 1}' in message
     message = refused(postgres_server, table, rows=[Row(word="a\0b", n=1)])
-    assert "'word' is a text with the character NUL" in message and "with_dead_letters(folder)" in message
+    assert "'word' is a string with the character NUL" in message and "with_dead_letters(folder)" in message
     query(postgres_server, f"alter table {table} add check (n < 3)")
     message = refused(postgres_server, table, rows=[Row(word="a", n=1), Row(word="b", n=3)])
     assert "violates check constraint" in message and '{"word": "b", "n": 3}' in message

@@ -314,7 +314,7 @@ def test_a_deleted_queue_is_reported(rabbit_server: RabbitServer, queue: str, st
 def test_a_wrong_password_is_reported_and_not_shown(rabbit_server: RabbitServer, queue: str) -> None:
     address = RMQConnectionConfig.Builder().set_host("127.0.0.1").set_port(rabbit_server.port).set_password("s3cret")
     sink = RMQSink(address.build(), queue, SimpleStringSchema())
-    with pytest.raises(MillstreamError, match="denies access") as refusal:
+    with pytest.raises(MillstreamError, match="denied access") as refusal:
         run(lambda env: env.from_collection(["a"], Types.STRING()).add_sink(sink))
     assert "s3cret" not in str(refusal.value) and "s3cret" not in repr(address.build())
 
@@ -329,8 +329,8 @@ def test_an_unreachable_server_is_reported_immediately() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: RMQConnectionConfig(), "make one with RMQConnectionConfig.Builder"),
-        (lambda: RMQConnectionConfig.Builder().set_uri("http://x"), "begins with amqp://"),
+        (lambda: RMQConnectionConfig(), "create one with RMQConnectionConfig.Builder"),
+        (lambda: RMQConnectionConfig.Builder().set_uri("http://x"), "must begin with amqp://"),
         (
             lambda: RMQConnectionConfig.Builder().set_uri("amqp://u:hush@h:99999/").build(),
             "a port that is not a number from 1 to 65535",

@@ -187,7 +187,7 @@ def test_commands_unsupported_in_scripts_are_rejected_before_the_commit(redis_se
     ):
         staged(sink, store, [("INCR", "n"), ("SADD", "s", *range(9_000))])
     for name in ("SELECT", "select", "SWAPDB"):
-        with pytest.raises(ProgramError, match=r"run in one database\. Name it at the end of the url"):
+        with pytest.raises(ProgramError, match=r"run in one database\. Put its number at the end of the URL"):
             staged(sink, store, [("INCR", "n"), (name, 1)])
 
 
@@ -252,7 +252,7 @@ def test_a_temporarily_read_only_server_is_retried(
 
 def test_a_wrong_redis_password_is_reported_at_the_start_and_not_shown(redis_server: RedisServer, client: Any) -> None:
     url = redis_server.url.replace("redis://", "redis://eve:s3cret@")
-    with pytest.raises(MillstreamError, match="denies access") as caught:
+    with pytest.raises(MillstreamError, match="denied access") as caught:
         written([Row("a", 1, 0.0)], RedisSink.values(url, key="ad", value="clicks"))
     assert "s3cret" not in str(caught.value) and "s3cret" not in repr(RedisSink.values(url, key="ad", value="clicks"))
 

@@ -264,7 +264,7 @@ def test_at_a_terminal_queries_after_the_crash_are_correct_and_the_demo_ends_exa
         terminal.read_until(prompt, 60)
         keep("demo-120x40-asks", screen)
         terminal.type("seventeen")
-        terminal.read_until(r"key 'seventeen' is a text", 60)
+        terminal.read_until(r"key 'seventeen' is a string", 60)
         terminal.read_until(prompt, 60)
         terminal.resize(24, 80)
         terminal.type("")

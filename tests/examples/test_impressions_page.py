@@ -220,7 +220,7 @@ def test_errors_are_shown_as_text(page: Page, job: Job) -> None:
     with job.server() as server:
         page.goto(server.url)
         choose(page, "nonsense 5000000 99999999999999999999 7/../8")
-        expect(card(page, "nonsense")).to_contain_text("key 'nonsense' is a text, and keys of this state are LONG")
+        expect(card(page, "nonsense")).to_contain_text("key 'nonsense' is a string, and keys of this state are LONG")
         expect(card(page, 5000000)).to_contain_text("Not seen in any hour that is open")
         for text in ("99999999999999999999", "7/../8"):
             expect(card(page, text).locator(".wrong")).to_contain_text("keys of this state are LONG")

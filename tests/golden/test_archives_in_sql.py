@@ -218,7 +218,7 @@ def test_an_archive_is_outside_the_store_and_not_shared_by_tables(t_env: TableEn
     for name in ("some_windows", "other_windows"):
         t_env.execute_sql(create(tmp_path / "archive").replace("closed_windows", name))
         both.add_insert_sql(f"INSERT INTO {name} {QUERY.format(source='numbers')}")
-    with pytest.raises(MillstreamError, match="have one archive"):
+    with pytest.raises(MillstreamError, match="share one archive"):
         both.execute().wait()
     run_windows_job(t_env, tmp_path / "store-archive")  # a folder whose name starts like the store's
     assert rows(t_env, "SELECT SUM(c) FROM closed_windows") == [(LAST,)]

@@ -121,7 +121,7 @@ def test_a_plan_with_an_unknown_class_or_an_invalid_value_is_rejected(node: dict
     from millstream.planner.plan_json import _checksum
 
     text = json.dumps({"millstream plan": 1, "checksum": _checksum(body), "plan": body})
-    with pytest.raises(ProgramError, match="unknown to this Millstream"):
+    with pytest.raises(ProgramError, match="that this version of Millstream does not know"):
         plan_from_json(text, "the plan")
 
 

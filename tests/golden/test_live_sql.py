@@ -202,7 +202,7 @@ def test_unsupported_queries_are_rejected_with_the_reason(t_env: TableEnvironmen
         rows(t_env, "SELECT * FROM counts FOR SYSTEM_TIME AS OF 'yesterday'")
     with pytest.raises(MillstreamError, match="epoch 4711"):
         rows(t_env, "SELECT * FROM counts FOR SYSTEM_TIME AS OF 4711")
-    with pytest.raises(SqlError, match="queries of it take no options"):
+    with pytest.raises(SqlError, match="so queries on it take no options"):
         rows(t_env, "SELECT * FROM counts /*+ OPTIONS('ttl' = '1 s') */")
     t_env.execute_sql("CREATE TABLE orphan (k BIGINT) WITH ('connector' = 'state')")
     with pytest.raises(ProgramError, match="no job of this session stores the table"):
@@ -412,6 +412,7 @@ def test_a_materialised_table_is_changed_only_by_its_own_statements(slow: TableE
         slow.from_path("slow").select(col("n"), col("n")).execute_insert("totals")
     catalog = slow.get_catalog("default_catalog")
     assert catalog is not None and catalog.list_materialized_tables("default_database") == ["totals"]
+    assert slow.list_materialized_tables() == ["totals"] and "totals" in slow.list_tables()
     with pytest.raises(MillstreamError, match="stored by a job"):
         catalog.drop_table(ObjectPath("default_database", "totals"), False)
     before = total(slow)

@@ -143,7 +143,7 @@ def test_a_hint_retries_keys_without_a_row(t_env: TableEnvironment) -> None:
     ("query", "words"),
     [
         ("SELECT * FROM orders o JOIN places FOR SYSTEM_TIME AS OF o.`at` AS p ON o.o > p.id", "requires an equality"),
-        ("SELECT * FROM orders o RIGHT JOIN places FOR SYSTEM_TIME AS OF o.`at` AS p ON o.o = p.id", "INNER or LEFT"),
+        ("SELECT * FROM orders o RIGHT JOIN places FOR SYSTEM_TIME AS OF o.`at` AS p ON o.o = p.id", "INNER and LEFT"),
         (
             "SELECT * FROM orders o JOIN made FOR SYSTEM_TIME AS OF o.`at` AS p ON o.o = p.id",
             "requires a lookup source",

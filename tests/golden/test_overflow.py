@@ -165,7 +165,7 @@ def test_a_sum_wraps_around_by_default_and_fails_on_request(basic: BasicType, ho
     wrapping, fitting = [half - 2, 1, 1], [half - 2, 1, -5]
     assert summed(TYPES[basic], wrapping, how, False, parallelism)[-1] == -half == wrapped(half, basic)
     assert summed(TYPES[basic], fitting, how, True, parallelism)[-1] == half - 6
-    with pytest.raises(JobFailedError, match=rf"beyond {basic.name}.*millstream\.sum\.overflow = wrap.*test_overflow"):
+    with pytest.raises(JobFailedError, match=rf"exceeds {basic.name}.*millstream\.sum\.overflow = wrap.*test_overflow"):
         summed(TYPES[basic], wrapping, how, True, parallelism)
 
 

@@ -62,7 +62,7 @@ def tier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The folder of the machine's tier."""
     monkeypatch.setattr(launching, "tier_settings", lambda *_: TierSettings(str(tmp_path / "tier")))
     monkeypatch.setattr(uploads, "_IDLE_S", 0.01)
-    monkeypatch.setattr(uploads, "_LOOK_S", 0.0)
+    monkeypatch.setattr(uploads, "_ADOPTION_INTERVAL_S", 0.0)
     yield tmp_path / "tier"
     end_processes()
 

@@ -102,7 +102,7 @@ def test_a_request_older_than_the_run_is_rejected_whatever_its_timestamp() -> No
     with serving(store, lambda: heard.append(1) or "stopped"):
         until(lambda: store.exists(answer_name("a1")))
         answer = answer_of(store.get(answer_name("a1")))
-        assert answer.done and not answer.ok and "made before the job ran. Send it again" in answer.text
+        assert answer.done and not answer.ok and "made before the job started. Send it again" in answer.text
         assert Mailbox(store).send("stop", {}, 0, timeout_s=60) == "stopped" and heard == [1]
 
 
@@ -149,7 +149,7 @@ REFUSALS: tuple[tuple[Callable[[str], bytes], str], ...] = (
     (request_document(id="../job"), "called '../job' but stored under"),
     (request_document(arguments={"n": 2.5}), "found 2.5 for 'n', expected a whole number"),
     (request_document(arguments={"n": True}), "found True for 'n', expected a whole number"),
-    (request_document(arguments={"m": 1}), "found the argument 'm', which is not known here"),
+    (request_document(arguments={"m": 1}), "found the argument 'm', which is unknown"),
     (lambda id: request_document()(id).replace(b"stop", b"halt"), "checksum does not match"),
     (request_document("pin"), "it is a millstream-pin-1"),
     (lambda id: b"[]", "is not a complete request"),

@@ -20,7 +20,7 @@ from millstream.sql.splitting import statement_spans
 
 __all__ = ["BIDS", "CHANGING_QUERIES", "QUERIES", "definitions", "query_statements", "result_of", "write_events"]
 
-NEXMARK = Path(__file__).resolve().parent / "golden" / "sql_statements" / "nexmark"
+NEXMARK = Path(__file__).resolve().parents[1] / "golden" / "sql_statements" / "nexmark"
 # Query 12 uses processing time, and of bounded input Flink emits only windows that end while it runs: not comparable.
 QUERIES = ("q0", "q1", "q2", "q10", "q11", "q14", "q21", "q22")
 # These update their results. Flink runs them as a batch, whose rows are the remaining ones. Flink does not support

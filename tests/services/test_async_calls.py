@@ -244,7 +244,7 @@ class FirstWaits(AsyncFunction[int, int]):
 
 
 def test_results_waiting_for_an_earlier_one_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("millstream.runtime.operators.epoch_calls._OUT_OF_TURN_MAX", 5)
+    monkeypatch.setattr("millstream.runtime.operators.epoch_calls._OUT_OF_ORDER_MAX", 5)
     monkeypatch.setattr("millstream.runtime.operators.epoch_calls._FINISHED_MAX", 2)
     begun, *rest = through(FirstWaits(), Script(NUMBERS), capacity=4)["out"]
     assert AT_ONCE_MIN <= begun <= 1 + 5 + 4
@@ -549,7 +549,7 @@ class EndsTheLoop(AsyncFunction[int, int]):
 
 
 def test_a_function_that_ends_the_loop_fails_the_job() -> None:
-    assert "code on the event loop ended it" in fails(EndsTheLoop(), Script([1])).report
+    assert "code on the event loop stopped it" in fails(EndsTheLoop(), Script([1])).report
 
 
 class Exits(AsyncFunction[int, int]):

@@ -83,7 +83,7 @@ def test_an_unknown_state(store: Store) -> None:
 def test_a_key_of_another_type(store: Store) -> None:
     with served(store) as client:
         number = client.get("/states/total/keys/7", params={"key_format": "json"})
-        refused(number, 422, "key-type", "key 7 is a number", "STRING", "Send a text")
+        refused(number, 422, "key-type", "key 7 is a number", "STRING", "Send a string")
 
 
 def test_a_key_group_that_no_replica_holds(store: Store) -> None:
@@ -107,7 +107,7 @@ def test_a_collected_epoch_and_a_future_one(store: Store) -> None:
     store.delete(manifest_name(1))
     with served(store) as client:
         gone = client.get(VALUE, params={"epoch": 1})
-        refused(gone, 410, "epoch-gone", "retains epoch 1 no more", "it has 2-4", "millstream.retention.epochs")
+        refused(gone, 410, "epoch-gone", "no longer retains epoch 1", "it has 2-4", "millstream.retention.epochs")
         refused(client.get(VALUE, params={"epoch": 99}), 412, "too-old", "the newest epoch here is 4", "99")
         with QueryClient([str(client.base_url.copy_with(path="")).rstrip("/")]) as asking:
             with pytest.raises(QueryRefusedError) as caught:
@@ -137,7 +137,7 @@ def test_a_client_with_a_wrong_clock_is_answered_like_any_other(store: Store) ->
 
 
 def test_a_store_without_a_job(tmp_path: Path) -> None:
-    with pytest.raises(query.UnknownJobError, match="Give the store of"):
+    with pytest.raises(query.UnknownJobError, match="Open one store"):
         query.open(str(tmp_path))
     with pytest.raises(query.UnknownJobError, match="holds no job"):
         QueryClient(str(tmp_path)).get("total", "a")
@@ -149,7 +149,7 @@ def test_a_job_that_has_committed_nothing(store: Store) -> None:
     with served(store) as client:
         for path in (VALUE, f"{VALUE}?epoch=1", f"{VALUE}?time=1000", "/states"):
             answer = client.get(path)
-            refused(answer, 503, "no-epoch", "committed nothing", "Ask again")
+            refused(answer, 503, "no-epoch", "committed nothing", "Query again later")
             assert answer.headers["retry-after"]
 
 
@@ -221,7 +221,7 @@ def test_an_unreachable_store(store: Store, tmp_path: Path) -> None:
     away.is_away = True
     with served(store, view) as client:
         answer = client.get(VALUE)
-        refused(answer, 503, "store", "cannot be reached", "Ask again")
+        refused(answer, 503, "store", "cannot be reached", "Try again")
         assert answer.headers["retry-after"]
         away.is_away = False
         assert client.get(VALUE).json()["value"] == 6
@@ -241,7 +241,7 @@ def test_a_missing_or_wrong_token_and_one_for_another_state(store: Store, tmp_pa
         for wrong in ("Bearer nobody-has-this-one", "Basic abc", "Bearer", f"Token {TOKEN}"):
             refused(client.get(VALUE, headers={"authorization": wrong}), 401, "no-token", "token")
         mine = {"authorization": f"Bearer {TOKEN}"}
-        refused(client.get(VALUE, headers=mine), 403, "not-allowed", "token 'dash'", "It opens seen", "use another")
+        refused(client.get(VALUE, headers=mine), 403, "not-allowed", "token 'dash'", "It may read seen", "use another")
         assert client.get("/states/seen/keys/a", headers=mine).json()["value"] == [1, 2, 3]
         server = str(client.base_url.copy_with(path="")).rstrip("/")
         for token, status in ((None, 401), ("nobody-has-this-one", 401), (TOKEN, 403)):

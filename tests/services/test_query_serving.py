@@ -106,7 +106,7 @@ def test_a_job_answers_from_committed_epochs_from_its_start_until_its_end() -> N
         job = started((first, 0), ("a", 1), EPOCH, (second, 0), ("a", 2))
         early = asked(job, "/states/total/keys/a")
         assert (early.status_code, early.json()["error"]) == (503, "no-epoch")
-        assert "Ask again" in early.json()["message"] and early.headers["retry-after"]
+        assert "Query again later" in early.json()["message"] and early.headers["retry-after"]
         HELD[first].set()
         until(lambda: job.board.now.epoch == 1)
         answer = asked(job, "/states/total/keys/a").json()
@@ -266,10 +266,10 @@ def refused_program(**settings: str) -> StreamExecutionEnvironment:
         ({"listen": "0", "certificate": "a.pem"}, ("millstream.query.certificate", "millstream.query.private-key")),
         (
             {"listen": "0", "certificate": "a.pem", "private_key": "b.pem"},
-            ("millstream.query.certificate a.pem is not there",),
+            ("millstream.query.certificate a.pem does not exist",),
         ),
         ({"listen": "0", "page": "no-such-page.html"}, ("millstream.query.page", "no-such-page.html", "HTML")),
-        ({"listen": "0", "flight_port": "70000"}, ("millstream.query.flight-port", "no port")),
+        ({"listen": "0", "flight_port": "70000"}, ("millstream.query.flight-port", "not a port")),
         ({"listen": "0", "flight_port": "x"}, ("millstream.query.flight-port", "whole number")),
         ({"page": "page.html"}, ("millstream.query.page", "millstream.query.listen")),
     ],

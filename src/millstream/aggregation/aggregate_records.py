@@ -5,7 +5,7 @@ It is the reference for `aggregate_columns`, and runs where there are no columns
 
 Definitions:
 
-- None is no value: every kind ignores it, except `count()` without a field, which counts the record. A sum, mean,
+- None is not a value: every kind ignores it, except `count()` without a field, which counts the record. A sum, mean,
   minimum, maximum, first or last of no values is None; a count is 0, a list is empty.
 - Sums have the type of their field. BYTE to LONG wrap around as in Java, or fail if strict; FLOAT and DOUBLE are summed
   in 64 bits, in arrival order, so the last bits of a sum may depend on it; BIG_INT, BIG_DEC and DECIMAL are exact.

@@ -77,7 +77,7 @@ class DistinctValues(ValuesForAnother):
 
 
 class JoinedTexts(Collected):
-    """LISTAGG: texts joined by a separator; NULL if there is none."""
+    """LISTAGG: strings joined by a separator; NULL if there is none."""
 
     def results(self, parts: Parts) -> pa.Array:
         rows, lengths = flat(parts[0])

@@ -91,7 +91,7 @@ def to_text(data: bytes) -> str:
 
 
 def from_text(text: str) -> bytes:
-    """Reverses `to_text`. Other texts give bytes that fail their checksum."""
+    """Reverses `to_text`. Other strings give bytes that fail their checksum."""
     if not text.startswith(_IN_BASE64):
         return text.encode(errors="surrogatepass")
     try:

@@ -92,7 +92,7 @@ def _started(state: ProtocolState, event: e.Started) -> Decision:
         bounds=state.bounds,
         excused=state.excused,
         cut_off=state.cut_off,
-        # Otherwise a failure that recurs before the upload ends could discard every epoch, for ever.
+        # Otherwise a failure that recurs before the upload ends could discard every epoch, forever.
         cautious=state.phase is Phase.RESTARTING and state.runs_ahead,
         history=state.history,
     )

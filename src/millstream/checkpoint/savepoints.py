@@ -82,7 +82,7 @@ def find_snapshot(name: SnapshotName) -> StoredSnapshot:
         return _savepoint(name, store)
     if not store.exists(job_name()):
         manifests = store.list("manifests")
-        problem = "is an incomplete copy of a savepoint" if manifests else "holds neither a job nor a savepoint"
+        problem = "is an incomplete copy of a savepoint" if manifests else "contains neither a job nor a savepoint"
         raise StoreError(f"{name.store} {problem}. Use a job's store, STORE@EPOCH, or a savepoint's folder.")
     log = ManifestLog(store)
     if isinstance(name.at, str):

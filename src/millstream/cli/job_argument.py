@@ -40,7 +40,7 @@ def find_store(text: str, root: str | None = None) -> str:
     if len(matches) == 1:
         return matches[0].store
     if matches:
-        raise StoreError(f"{len(matches)} jobs are called {text!r}. Use the store of one: {_stores(matches)}")
+        raise StoreError(f"{len(matches)} jobs are named {text!r}. Use the store of one: {_stores(matches)}")
     if not all_jobs:
         raise StoreError(f"{text!r} is neither the store of a job nor a job below {where}, which has none. {_ADVICE}")
     raise StoreError(

@@ -1,9 +1,9 @@
 """`millstream logs`: prints the logs of a job's runs, from `STORE/logs/`.
 
-The log of a run whose store is no folder is on its driver's machine until the job ends, and is copied into the store
+The log of a run whose store is not a folder is on its driver's machine until the job ends, and is copied into the store
 then. While the job runs, its log is shown on that machine only; elsewhere the command names that machine.
 
-Logs are read line by line: they may be larger than the memory. Entries that are no files are skipped.
+Logs are read line by line: they may be larger than the memory. Entries that are not files are skipped.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class _Reader:
 
 
 def _opened(store: Store, log: Log, place: Path | None) -> BinaryIO | None:
-    """None: it was removed since, or is no file."""
+    """None: it was removed since, or is not a file."""
     try:
         if place is None:
             return io.BytesIO(store.get(str(log)))

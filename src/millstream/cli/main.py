@@ -289,7 +289,7 @@ def refused(
 
     if set_aside is not None:
         if as_json:
-            raise typer.BadParameter("--json shows rows, and excludes --set-aside")
+            raise typer.BadParameter("--json and --set-aside cannot be combined")
         raise typer.Exit(set_refused_aside(job, root, set_aside, sink=sink, epoch=epoch))
     raise typer.Exit(show_refused(job, root, sink=sink, epoch=epoch, as_json=as_json))
 

@@ -25,7 +25,9 @@ def pack_environment(output: Path, requirements: Path | None, *, with_python: bo
         if not output.name.endswith(_ENDINGS):
             raise ConfigurationError(f"-o {output}: found {output.name!r}, expected a name that ends with .tar.gz")
         if not output.absolute().parent.is_dir():
-            raise ConfigurationError(f"-o {output}: there is no folder {output.absolute().parent}. Make it first")
+            raise ConfigurationError(
+                f"-o {output}: the folder {output.absolute().parent} does not exist. Create it first"
+            )
         with tempfile.TemporaryDirectory(prefix="millstream-pack-") as folder:
             _pack(output, requirements, Path(folder), with_python=with_python)
     except MillstreamError as error:

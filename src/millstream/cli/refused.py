@@ -77,7 +77,7 @@ def set_refused_aside(
         store = open_store_of_job(job, root)
         waiting = [each for each in _lists(store, sink, epoch) if not each.is_set_aside]
         if not waiting:
-            raise StoreError(f"{job} has no refused rows that wait. `millstream refused {job}` shows earlier ones")
+            raise StoreError(f"{job} has no pending refused rows. `millstream refused {job}` shows earlier ones")
         target.check_writable()
         for each in waiting:
             if allow_setting_aside(store, each, target.url):

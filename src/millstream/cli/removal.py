@@ -74,14 +74,15 @@ def _chosen(names: tuple[str, ...], root: str | None, *, unnamed: bool) -> list[
     if bool(names) == unnamed:
         raise StoreError(
             f"remove: found {'both jobs and --unnamed' if unnamed else 'no job'}, expected one of the two: the jobs "
-            "whose stores to remove, or --unnamed for all of runs without --store. `millstream list` shows them"
+            "whose stores to remove, or --unnamed for the stores of all runs without --store. "
+            "`millstream list` shows them"
         )
     if unnamed:
         return [job for job in stored_jobs(root) if is_unnamed(job.store) and not job.is_alive]
     stores = dict.fromkeys(find_store(name, root) for name in names)
     for store in stores:
         if "://" in store:
-            raise NotAvailableError(f"{store} is no folder. Remove it with the tools of its object store")
+            raise NotAvailableError(f"{store} is not a folder. Remove it with the tools of its object store")
     return [job for store in stores for job in stored_jobs(store)]
 
 

@@ -88,8 +88,8 @@ def check_script(script: Path) -> None:
         raise ProgramError(f"{script} is a folder. Use the program's file: millstream run {script / 'job.py'}")
     if not script.exists():
         near = sorted(path.name for path in script.parent.glob("*.py"))[:5] if script.parent.is_dir() else []
-        there = f"; there are {', '.join(near)}" if near else ""
-        raise ProgramError(f"there is no program {script}{there}. Use the path of a Python file")
+        there = f"; the folder contains {', '.join(near)}" if near else ""
+        raise ProgramError(f"the program {script} does not exist{there}. Use the path of a Python file")
     if not os.access(script, os.R_OK):
         raise ProgramError(f"{script} cannot be read by this user. Change its permissions")
 
@@ -147,7 +147,8 @@ def start_of(text: str) -> Start:
     name = find_snapshot_name(text)
     if (Path(name.store) / "_metadata").is_file():
         raise NotAvailableError(
-            f"--from {text}: that is a savepoint of Flink, whose state is in a form of its own. Build one from data "
+            f"--from {text}: that is a Flink savepoint, whose state format Millstream does not read. Build a "
+            "savepoint from data "
             "with millstream.state_reader.SavepointBuilder"
         )
     store = open_store(name.store)

@@ -52,8 +52,8 @@ def dispose_savepoint(job: str, root: str | None, name: str) -> int:
         pin = next((pin for pin in pins_of(store) if pin.name == name), None)
         if pin is not None and _is_in_use(pin):
             raise StoreError(
-                f"'{name}' is no savepoint: the fork in {short_address(pin.by)} reads epoch {pin.epoch} of this store. "
-                "Remove that store first"
+                f"'{name}' is not a savepoint: the fork in {short_address(pin.by)} reads epoch {pin.epoch} of this "
+                "store. Remove that store first"
             )
         unpin(store, name)
     except MillstreamError as error:

@@ -40,7 +40,7 @@ def savepoint(
 
     if dispose is not None:
         if to is not None or name is not None:
-            raise typer.BadParameter("--dispose excludes other options: it takes no savepoint")
+            raise typer.BadParameter("--dispose cannot be combined with other options")
         raise typer.Exit(dispose_savepoint(job, root, dispose))
     raise typer.Exit(take_savepoint(job, root, None if to is None else absolute(to), name))
 

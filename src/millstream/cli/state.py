@@ -222,7 +222,7 @@ def key_from_text(field: pa.Field, text: str) -> Any:
     """
     t, kind = pa.types, field.type
     try:
-        if decoder_of(field) is not None:  # of several kinds: anything but a Python literal is a text
+        if decoder_of(field) is not None:  # mixed types: anything other than a Python literal is a string
             try:
                 return ast.literal_eval(text)
             except (ValueError, SyntaxError):
@@ -243,7 +243,7 @@ def key_from_text(field: pa.Field, text: str) -> Any:
             return dt.date.fromisoformat(text)
         return json.loads(text)
     except (ValueError, KeyError) as error:
-        raise ProgramError(f"--key {text!r} is no {kind}, which the keys of this state are. ({error})") from error
+        raise ProgramError(f"--key {text!r} is not of type {kind}, the key type of this state. ({error})") from error
 
 
 def _explained(show: Callable[[], None]) -> int:

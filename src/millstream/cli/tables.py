@@ -1,6 +1,6 @@
 """Prints tables: coloured ones in a terminal, aligned text in a pipe, the same cells in both.
 
-A row of a table is a row of the terminal: nothing wraps. If a table is too wide, its texts (names, addresses) are cut
+A row of a table is a row of the terminal: nothing wraps. If a table is too wide, its strings (names, addresses) are cut
 with `…`, then columns are omitted, the least important first, and a line names them. A pipe gets everything.
 """
 

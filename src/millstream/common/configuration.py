@@ -173,7 +173,7 @@ class Configuration:
     def _set(self, key: str, value: str, typed_value: Any = None) -> Configuration:
         if not isinstance(key, str) or not key or not isinstance(value, str):
             raise ConfigurationError(
-                f"setting {key!r} is set to {value!r} ({type(value).__name__}), expected a key and a text. "
+                f"setting {key!r} is set to {value!r} ({type(value).__name__}), expected a key and a string. "
                 "Use the setter of the value's type, such as set_integer."
             )
         self._settings[key] = value
@@ -216,7 +216,7 @@ def _checked(key: str, value: Any, kind: type) -> Any:
     if not fits[kind]:
         setter, expected = _SETTERS[kind]
         raise ConfigurationError(
-            f"{setter}: setting {key!r} is set to {value!r} ({type(value).__name__}), expected {expected}. A text is "
+            f"{setter}: setting {key!r} is set to {value!r} ({type(value).__name__}), expected {expected}. A string is "
             "set by set_string"
         )
     return value

@@ -22,7 +22,7 @@ class JobID:
     __slots__ = ("_text",)
 
     def __init__(self, j_job_id: Any) -> None:
-        # PyFlink passes a Java object here. Its text is all that an id needs, so it is a text.
+        # PyFlink passes a Java object here. Its text is all that an id needs, so it is a string.
         text = str(j_job_id).lower()
         if not _SHAPE.fullmatch(text):
             raise ProgramError(f"a job id is {j_job_id!r}, expected 32 hexadecimal digits. See `millstream list`.")

@@ -22,7 +22,7 @@ _NANOS_PER_SECOND = 1_000_000_000
 
 
 def _whole(method: str, number: int) -> int:
-    """The number, if it is a whole one. A text would be repeated, not multiplied."""
+    """The number, if it is a whole one. A string would be repeated, not multiplied."""
     if isinstance(number, Integral) and not isinstance(number, bool):
         return int(number)
     raise ProgramError(

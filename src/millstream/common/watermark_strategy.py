@@ -92,7 +92,7 @@ _MILLISECOND = datetime.timedelta(milliseconds=1)
 
 
 class WatermarkKind(Enum):
-    """How watermarks follow from timestamps."""
+    """How watermarks are derived from timestamps."""
 
     NONE = "none"
     MONOTONOUS = "monotonous timestamps"
@@ -185,7 +185,7 @@ class WatermarkStrategy:
 
     @property
     def kind(self) -> WatermarkKind:
-        """How watermarks follow from timestamps."""
+        """How watermarks are derived from timestamps."""
         return self._kind
 
     @property

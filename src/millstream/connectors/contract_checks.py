@@ -6,7 +6,7 @@ would make the job fail later and elsewhere or, worse, work until its first rest
 sinks through these functions only. Each returns the method's result, or raises an error that names the class, the
 method, the value returned, the value expected, and the line where the method is defined.
 
-Offsets that are plain numbers or texts, the usual case, cost one type check.
+Offsets that are plain numbers or strings, the usual case, cost one type check.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def listed_splits(source: Source, context: SourceContext, known_count: int = 0) 
             raise _contract_error(source, "splits", split, "nothing but Split(name, start, info) in its list", "lists")
         if not isinstance(split.name, str) or not split.name:
             raise _contract_error(
-                source, "splits", split.name, "a text that is not empty", "lists a split whose name is"
+                source, "splits", split.name, "a string that is not empty", "lists a split whose name is"
             )
         if split.name in names:
             raise ProgramError(
@@ -335,12 +335,12 @@ def _change(value: Any, exact: bool) -> str:
     """How JSON would change some part of `value`; "" if it would not.
 
     >>> _change({"a": [1, {2: 3}]}, False), _change([(1, 2)], False), _change([(1, 2)], True)
-    ('it turns the key 2 into a text', '', 'it turns the tuple (1, 2) into a list')
+    ('it turns the key 2 into a string', '', 'it turns the tuple (1, 2) into a list')
     """
     if isinstance(value, dict):
         for key in value:
             if not isinstance(key, str):
-                return f"it turns the key {key!r} into a text"
+                return f"it turns the key {key!r} into a string"
         return next(filter(None, (_change(item, exact) for item in value.values())), "")
     if isinstance(value, tuple) and exact:
         return f"it turns the tuple {_short_repr(value)} into a list"

@@ -30,7 +30,7 @@ def checked_url(url: object, subject: str, schemes: Sequence[str]) -> SplitResul
     expected = f"expected {schemes[0]}://host:port" + "".join(f", or {scheme}://…" for scheme in schemes[1:])
     shown = f"the address {scheme_of(url)}"
     if not isinstance(url, str):
-        raise ProgramError(f"{subject}: the address is not a text ({type(url).__name__}), {expected}")
+        raise ProgramError(f"{subject}: the address is not a string ({type(url).__name__}), {expected}")
     try:
         parts = urlsplit(url)
         port = parts.port

@@ -102,7 +102,7 @@ def _type(data_type: Any, path: str) -> TypeInformation:
 
 
 class SparkWriterSink(Sink):
-    """Calls `write(dataframe, commit)` once an epoch is committed; skips epochs without output.
+    """Calls `write(dataframe, commit)` once per epoch is committed; skips epochs without output.
 
     >>> from millstream.common.typeinfo import Types
     >>> sink = SparkWriterSink(lambda df, commit: df.write.mode("overwrite").parquet(f"out/{commit}"), Types.LONG())

@@ -27,7 +27,7 @@ def named_target(url: str, store: Store) -> Iterator[None]:
     ...     raise StoreAwayError("No answer.")
     Traceback (most recent call last):
     millstream.errors.ConnectorAwayError: The target s3://results/a does not answer: No answer. The job's own store is \
-separate (memory://doctest-target). Nothing is lost, and the same step is repeated; bring the target back.
+separate (memory://doctest-target). Nothing is lost: the step is retried once the target is available again.
     """
     try:
         yield
@@ -36,7 +36,7 @@ separate (memory://doctest-target). Nothing is lost, and the same step is repeat
             raise
         raise ConnectorAwayError(
             f"The target {shown_address(url)} does not answer: {error.message} The job's own store is separate "
-            f"({shown_address(store.url)}). Nothing is lost, and the same step is repeated; bring the target back."
+            f"({shown_address(store.url)}). Nothing is lost: the step is retried once the target is available again."
         ) from error
 
 

@@ -72,8 +72,8 @@ class DataFrame:
         self._table = table
 
     def filter(self, *predicates: Predicate, **constraints: Any) -> DataFrame:
-        """The rows that satisfy all predicates: expressions, SQL texts, or functions from this frame to an expression.
-        Keywords compare columns for equality: `filter(status="new")`; None selects NULL."""
+        """The rows that satisfy all predicates: expressions, SQL strings, or functions from this frame to an
+        expression. Keywords compare columns for equality: `filter(status="new")`; None selects NULL."""
         if not predicates and not constraints:
             raise refuse("filter: found no columns, expected a predicate, as col('id') > 3, or id=3")
         table = self._table

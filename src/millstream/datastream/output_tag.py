@@ -24,7 +24,7 @@ class OutputTag(SideTag):
 
     def __init__(self, tag_id: str, type_info: TypeInformation | list[TypeInformation] | None = None) -> None:
         if not isinstance(tag_id, str) or not tag_id:
-            raise TypeMismatchError(f"OutputTag: its id is {tag_id!r}; use a name, a string with text", at=str(here()))
+            raise TypeMismatchError(f"OutputTag: found the id {tag_id!r}, expected a non-empty string", at=str(here()))
         if isinstance(type_info, list):
             type_info = Types.ROW(type_info)
         elif type_info is not None and not isinstance(type_info, TypeInformation):

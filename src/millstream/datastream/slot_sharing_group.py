@@ -84,7 +84,7 @@ class SlotSharingGroup:
     def __init__(self, j_slot_sharing_group: Any = None, *, builder: SlotSharingGroup.Builder | None = None) -> None:
         no_java_object(self, j_slot_sharing_group)
         if builder is None:
-            raise refuse("SlotSharingGroup: make one with SlotSharingGroup.builder(name)...build()")
+            raise refuse("SlotSharingGroup: create one with SlotSharingGroup.builder(name)...build()")
         self._name = builder._name
         self._cpu_cores = builder._cpu_cores
         self._memory = dict(builder._memory)

@@ -1,8 +1,8 @@
 """Typed expressions over the columns of a row: frozen data, built by the planner, run by `runtime.expressions`.
 
-CAST, CASE, AND and the like are calls like any other. Arguments of a call already have the types its function takes;
-the planner inserts casts where the program wrote others. `site` is the position in the program, for runtime errors; it
-is excluded from equality, so that common subexpressions are recognised.
+CAST, CASE, AND and similar forms are calls like any other. Arguments of a call already have the types its function
+takes; the planner inserts casts where the program wrote others. `site` is the position in the program, for runtime
+errors; it is excluded from equality, so that common subexpressions are recognised.
 
 Values of literals are Python values: int, bool, float, str, bytes, decimal.Decimal, datetime.date, .time, .datetime (of
 TIMESTAMP_LTZ in UTC), .timedelta for days to seconds, an int of months, list, dict, tuple for a row; None is NULL.

@@ -328,7 +328,7 @@ class TimestampType(_Stamp):
 
 
 class LocalZonedTimestampType(_Stamp):
-    """A moment, displayed in the session's zone."""
+    """An instant, displayed in the session's zone."""
 
     name = "TIMESTAMP_LTZ"
     EPOCH_ORDINAL = EPOCH.toordinal()

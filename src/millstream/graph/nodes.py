@@ -2,7 +2,7 @@
 
 A **node** is one operation of the program with a name, a type and a place in the user's file. An **edge** leads into a
 node and defines how records travel along it (its *partitioning*). Union is several edges into one node; `rebalance`,
-`key_by` and the like are properties of an edge; so nodes are only operations that process records.
+`key_by` and other partitionings are properties of an edge; so nodes are only operations that process records.
 
 The graph is built while the program runs (`graph.builder`), and never changed afterwards.
 """

@@ -39,7 +39,7 @@ class OverColumn:
     measure: BoundAggregate | None = None
     arguments: tuple[int, ...] = ()
     reach: int = 0
-    """Of LAG: how many rows back it reads."""
+    """For LAG: the number of rows back."""
 
 
 @dataclass(frozen=True)

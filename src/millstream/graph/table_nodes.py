@@ -130,7 +130,7 @@ class StreamRows(Operation):
 
 @dataclass(frozen=True)
 class EnforceRows(Operation):
-    """Enforces a sink's constraints: NOT NULL columns have a value, texts and bytes fit their length.
+    """Enforces a sink's constraints: NOT NULL columns have a value, strings and bytes fit their length.
 
     `nulls` is "error" or "drop"; `lengths` "ignore", "trim_pad" or "error", as Flink's options say."""
 

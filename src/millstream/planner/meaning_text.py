@@ -1,10 +1,10 @@
 """The meaning of a plan's columns and rows as text in terms of tables, for display and for comparison years later.
 
-Equal texts imply equal values. Harmless differences leave no trace: column aliases, the order of conditions, the sides
-of `=`, a filter pushed into a source. The text is stored with state (`checkpoint/meanings.py`): a change of what this
-module writes requires a new `FORM` there.
+Equal strings imply equal values. Harmless differences leave no trace: column aliases, the order of conditions, the
+sides of `=`, a filter pushed into a source. The text is stored with state (`checkpoint/meanings.py`): a change of what
+this module writes requires a new `FORM` there.
 
-Texts are bounded: a long one is cut and ends with a digest of the whole.
+Strings are bounded: a long one is cut and ends with a digest of the whole.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def bounded(text: str) -> str:
 
 
 def listed(texts: Iterable[str]) -> str:
-    """Several texts as one."""
+    """Several strings as one."""
     return bounded(", ".join(texts))
 
 
@@ -143,7 +143,7 @@ def parts_of(expression: RowExpression, function: str) -> list[RowExpression]:
 
 
 def _zoned(call: Call, zone: str) -> str:
-    """The session's zone, for conversions between moments and local times and for functions that read the session's
+    """The session's zone, for conversions between instants and local times and for functions that read the session's
     clock."""
     moments = [_has_moment(each) for each in (call.type, *(a.type for a in call.arguments))]
     is_compared = not moments[0] and all(moments[1:])
@@ -154,7 +154,7 @@ def _zoned(call: Call, zone: str) -> str:
 
 
 def _has_moment(type_: DataType) -> bool:
-    """Whether a value is or contains a moment."""
+    """Whether a value is or contains an instant."""
     if isinstance(type_, RowType):
         return any(map(_has_moment, type_.types))
     inner = [each for each in type_.parameters if isinstance(each, DataType)]

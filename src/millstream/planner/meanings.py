@@ -107,7 +107,7 @@ class PlanMeanings:
             self._rows[id(relation)] = (relation, _rows(self, relation))
         return self._rows[id(relation)][1]
 
-    # --- texts for parts of relations ---------------------------------------------------------------------------------
+    # --- strings for parts of relations -------------------------------------------------------------------------------
 
     def text(self, expression: RowExpression, columns: Sequence[str]) -> str:
         """The meaning of an expression over these columns."""

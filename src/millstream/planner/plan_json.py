@@ -81,7 +81,9 @@ def plan_from_json(
     except ProgramError:  # the message names what this session lacks
         raise
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
-        raise _damaged(where, f"it contains something unknown to this Millstream ({error})") from error
+        raise _damaged(
+            where, f"it contains an element that this version of Millstream does not know ({error})"
+        ) from error
     if not sinks or not all(isinstance(sink, Sink) for sink in sinks):
         raise _damaged(where, "it has no sink")
     return sinks
@@ -98,7 +100,7 @@ def _checked_body(text: str, where: str) -> dict[str, Any]:
     form = document[_MARK]
     if isinstance(form, int) and form > FORM:
         raise ProgramError(
-            f"{where} has form {form} of compiled plans, and this Millstream reads forms up to {FORM}: it was written "
+            f"{where} has form {form} of compiled plans, but this version reads forms up to {FORM}: it was written "
             "by a newer version. Use that version, or compile the statement again"
         )
     body = document.get("plan")

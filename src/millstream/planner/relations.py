@@ -159,7 +159,7 @@ class Filter(Relation):
 
 
 StateHints = tuple[tuple[str, tuple[str, ...]], ...]
-"""Hints by name, with a text for each input: STATE_TTL with durations, "" for inputs without one."""
+"""Hints by name, with a string for each input: STATE_TTL with durations, "" for inputs without one."""
 
 
 class JoinKind(Enum):

@@ -157,7 +157,7 @@ def _create_function(statement: sql.CreateFunction, session: PlannerSession) -> 
     name = statement.name[-1]
     if statement.language.upper() != "PYTHON":
         raise problem(
-            f"the function {name} is in {statement.language}: there is no JVM here. Write it in Python: "
+            f"the function {name} is written in {statement.language}, but Millstream has no JVM. Write it in Python: "
             "CREATE FUNCTION … AS 'module.function' LANGUAGE PYTHON",
             statement,
         )

@@ -189,7 +189,7 @@ def add_columns(
     for position, (item, bound) in enumerate(zip(items, made, strict=True)):
         name = item_name(item, None) or f"{UNNAMED}{position}"
         if name in names and not replaces:
-            raise ProgramError(f"add_columns: there is a column '{name}' already. Use add_or_replace_columns")
+            raise ProgramError(f"add_columns: the column '{name}' already exists. Use add_or_replace_columns")
         if name in names:
             expressions[names.index(name)] = bound
         else:

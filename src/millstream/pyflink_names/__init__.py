@@ -1,11 +1,12 @@
-"""Names that PyFlink's modules have because they import them: `DeliveryGuarantee` in `connectors.kafka`, and the like.
+"""Names that PyFlink's modules have because they import them, such as `DeliveryGuarantee` in `connectors.kafka`.
 
-A module of PyFlink's face ends with `add_pyflink_names(globals())`. A name that it does not define itself is then
-looked up in `names.json`, which says from which module PyFlink takes it, and is the same object as there. What belongs
-to PyFlink's bridge to the JVM is a stand-in: it can be imported, and says what to do instead when it is used.
+Every module with PyFlink's public names ends with `add_pyflink_names(globals())`. `names.json` lists the names that it
+does not define itself, each with the module that PyFlink imports it from; the lookup returns the object of that module.
+Names of PyFlink's bridge to the JVM are placeholders: a program can import them, and any use raises an error that says
+what to do instead.
 
-Names are looked up when they are asked for, so nothing is imported that a program does not use. The table is written
-by `scripts/pyflink-names`, from the installed PyFlink; do not edit it.
+A name is resolved on access, so a program imports only the modules that it uses. `scripts/pyflink-names` writes the
+table from the installed PyFlink; do not edit it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _TOP = "millstream"
 
 
 class Placeholder:
-    """A name of PyFlink's bridge to the JVM. Calling it, deriving from it or asking it for anything raises
+    """A name of PyFlink's bridge to the JVM. Calling it, subclassing it or reading an attribute raises
     NotAvailableError."""
 
     def __init__(self, path: str) -> None:
@@ -59,7 +60,7 @@ def _table() -> dict[str, dict[str, str]]:
 
 
 def add_pyflink_names(namespace: dict[str, Any]) -> None:
-    """Let a module, whose `globals()` these are, have the names that PyFlink's module of that name has."""
+    """Adds the names of the corresponding PyFlink module to a module, given its `globals()`."""
     module = namespace["__name__"]
     defined = namespace.get("__getattr__")
 
@@ -76,7 +77,7 @@ def add_pyflink_names(namespace: dict[str, Any]) -> None:
 
 
 def _value(module: str, origin: str) -> Any:
-    """What stands at `MODULE:NAME`, or the module if there is no name; a stand-in where `module` itself has it not."""
+    """The object at `MODULE:NAME`, or the module if there is no name; a placeholder if it is `module` itself."""
     owner, _, name = origin.partition(":")
     placeholder = Placeholder(f"pyflink.{owner}.{name}")
     if f"{_TOP}.{owner}" == module:

@@ -117,7 +117,7 @@ _KINDS = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_temporal, pa.typ
 
 
 def _are_alike(kind: pa.DataType, stored: pa.DataType) -> bool:
-    """Whether a cast preserves the keys, in all their parts. Arrow also casts numbers to texts, and a part of another
+    """Whether a cast preserves the keys, in all their parts. Arrow also casts numbers to strings, and a part of another
     name to NULL: such keys would match nothing."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type

@@ -1,4 +1,4 @@
-"""The request for a server, in texts and paths, and the settings made from it.
+"""The request for a server, in strings and paths, and the settings made from it.
 
 The command line and a job's configuration have different names for the same options: `--listen`,
 `millstream.query.listen`. Both are parsed here, and errors use the name of the option that was set. This module can be
@@ -53,7 +53,7 @@ def server_settings(request: ServerRequest) -> ServerSettings:
     prefix = request.option_prefix
     host, port = listen_address(request.listen, f"{prefix}listen")
     if request.flight_port is not None and not 0 <= request.flight_port < 65536:
-        raise ConfigurationError(f"{prefix}flight-port {request.flight_port} is no port. Set a port, or 0 for any.")
+        raise ConfigurationError(f"{prefix}flight-port {request.flight_port} is not a port. Set a port, or 0 for any.")
     return ServerSettings(
         host=host,
         port=port,
@@ -79,7 +79,7 @@ def _page(path: Path, option: str) -> bytes:
         page = path.read_bytes()
         page.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{option} {path} is no page: {error}. Set one HTML file in UTF-8.") from error
+        raise ConfigurationError(f"{option} {path} is not a page: {error}. Set one HTML file in UTF-8.") from error
     return page
 
 

@@ -4,7 +4,7 @@ Operators pass batches to one another inside a task. The maker of a batch decide
 values, a columnar function or an exchange makes columns. The other form is made once, on first use. A typed stream
 always *can* be columns; an untyped one never is.
 
-The number of records is no measure of memory: whatever holds many of them (an epoch, a visit, a block) is bounded by
+The number of records is not a measure of memory: whatever holds many of them (an epoch, a visit, a block) is bounded by
 bytes, and uses a batch's own estimate. That of columns is exact; that of untyped values comes from a sample of a few
 values and a few elements of each, at negligible cost.
 

@@ -212,7 +212,7 @@ def bitmaps_of(codes: NDArray[np.int64], numbers: Numbers, count: int) -> pa.Arr
 
 
 def single_bitmaps(numbers: Numbers) -> pa.Array:
-    """A bitmap of one number for each number, vectorised: they have the same length."""
+    """A single-element bitmap for each number, vectorised: all have the same length."""
     data = np.zeros((len(numbers), _SINGLE_BYTES), dtype=np.uint8)
     data[:, :8] = np.frombuffer(_HEAD_OF_SINGLE, np.uint8)
     data[:, 8:10] = (numbers >> 16).astype("<u2")[:, None].view(np.uint8)

@@ -23,7 +23,7 @@ _EXPONENT_DIGITS_MAX = 17  # of Python's decimals
 
 
 def bounded_decimal(text: str, scale: int | None = None) -> decimal.Decimal:
-    """The decimal that a text denotes. Raises ValueError. With `scale`, to which the caller rounds, numbers far below
+    """The decimal that a string denotes. Raises ValueError. With `scale`, to which the caller rounds, numbers far below
     its last digit are 0, and so is 0 with any exponent.
 
     >>> bounded_decimal("-1.50"), bounded_decimal("1E+3"), bounded_decimal("1e-999999999", scale=2)

@@ -123,8 +123,8 @@ def encode_record_batch(values: list[Any], type_info: TypeInformation) -> tuple[
 def from_record_batch(
     batch: pa.RecordBatch, type_info: TypeInformation, open_pickle: OpenPickle = reject_pickle
 ) -> list[Any]:
-    """The columns as Python values: Row for ROW, tuple for TUPLE, and so on. Untyped parts are pickles, which only
-    `open_pickle` opens, if it is passed.
+    """The columns as Python values: Row for ROW, tuple for TUPLE, and so on. Untyped values are pickles, which only
+    `open_pickle` may open.
 
     >>> row_type = Types.ROW_NAMED(["word", "count"], [Types.STRING(), Types.LONG()])
     >>> from_record_batch(to_record_batch([("a", 1)], row_type), row_type)

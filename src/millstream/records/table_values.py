@@ -88,7 +88,7 @@ def _micros(value: Any, data_type: DataType) -> int:
 
 def _timestamp(value: Any, data_type: DataType) -> dt.datetime:
     if isinstance(value, Instant):
-        raise UnfitValue("a datetime.datetime, as TIMESTAMP is no point in time; use TIMESTAMP_LTZ")
+        raise UnfitValue("a datetime.datetime, as TIMESTAMP is not a point in time; use TIMESTAMP_LTZ")
     return _EPOCH + dt.timedelta(microseconds=_micros(value, data_type))
 
 

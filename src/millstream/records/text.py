@@ -43,7 +43,7 @@ from millstream.records.table_type import TableRowType, TableValueType, plain_eq
 __all__ = ["float_texts", "printed_texts", "texts"]
 
 Writer: TypeAlias = Callable[[Sequence[Any]], list[str]]
-"""Writes a column: a text for each of its values."""
+"""Writes a column: a string for each of its values."""
 
 NULL = "null"
 
@@ -60,7 +60,7 @@ def texts(values: Sequence[Any], type_info: TypeInformation | None) -> list[str]
 
 
 def printed_texts(values: Sequence[Any], type_info: TypeInformation | None) -> list[str]:
-    """The text of each record in PyFlink's `print()`: a row is formatted from Python's texts.
+    """The text of each record in PyFlink's `print()`: a row is formatted from Python's strings.
 
     >>> printed_texts([Row("a", None, True)], Types.ROW([Types.STRING(), Types.INT(), Types.BOOLEAN()]))
     ['+I[a,None,True]']

@@ -1,4 +1,4 @@
-"""Parses Flink's SQL: a text becomes syntax, or an error that shows the place.
+"""Parses Flink's SQL: a string becomes syntax, or an error that shows the place.
 
 This package knows nothing of tables, the meaning of types, or plans: `planner` binds the syntax.
 """

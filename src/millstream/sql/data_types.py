@@ -122,7 +122,7 @@ class TypeReader(TokenReader):
             local = self.accept("WITH", "LOCAL", "TIME", "ZONE")
             if not local and self.at("WITH"):
                 raise problem(
-                    "TIMESTAMP WITH TIME ZONE is no type here. Write TIMESTAMP WITH LOCAL TIME ZONE, or TIMESTAMP_LTZ",
+                    "TIMESTAMP WITH TIME ZONE is not supported. Write TIMESTAMP WITH LOCAL TIME ZONE, or TIMESTAMP_LTZ",
                     self.span_of(self.token),
                 )
             if not local:

@@ -204,8 +204,7 @@ class ExpressionReader(CallReader):
         self.close()
         return values, None
 
-    # --- primaries
-    # --------------------------------------------------------------------------------------------------------
+    # --- primaries ----------------------------------------------------------------------------------------------------
 
     def primary(self) -> Expression:
         """An expression without operators: a constant, a name, a call, something in parentheses, with its postfixes."""

@@ -1,4 +1,4 @@
-"""Constants: numbers, texts, bytes, dates and times, intervals. Their form is checked while the place is known."""
+"""Constants: numbers, strings, bytes, dates and times, intervals. Their form is checked while the place is known."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class LiteralReader(TypeReader):
         return Literal("NUMBER", token.value, span=self.span_of(token))
 
     def text_literal(self) -> Literal:
-        """A text. Texts on lines of their own are concatenated; U&'…' may be followed by UESCAPE."""
+        """A string. Strings on lines of their own are concatenated; U&'…' may be followed by UESCAPE."""
         first = self.take()
         value = self._unicode(first) if first.word == "U&" else first.value
         while (
@@ -58,7 +58,7 @@ class LiteralReader(TypeReader):
             escape = self.plain_text("one sign in single quotes")
             if len(escape) != 1 or escape in "+' \t\n" or re.fullmatch(r"[0-9a-fA-F]", escape):
                 raise problem(
-                    "UESCAPE takes one sign, which is no hexadecimal digit, +, quote or blank: UESCAPE '!'",
+                    "UESCAPE takes one sign, which is not a hexadecimal digit, +, quote or blank: UESCAPE '!'",
                     self.span_of(sign),
                 )
         mark = re.escape(escape)

@@ -176,9 +176,9 @@ class Values(QueryBody):
 
 @dataclass(frozen=True)
 class BoundTable(QueryBody):
-    """A `Table` of the program's in place of a query: its meaning is known already, and it has no text.
+    """A `Table` of the program in place of a query: it is already bound, and has no SQL text.
 
-    `relation` and `session` are the planner's.
+    `relation` and `session` belong to the planner.
     """
 
     relation: Any

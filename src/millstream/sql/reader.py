@@ -56,7 +56,7 @@ _LIST_MAX = 60
 
 
 class TokenReader:
-    """The tokens of a text and the current position in them."""
+    """The tokens of a string and the current position in them."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -161,7 +161,7 @@ class TokenReader:
             )
         if token.kind is TokenKind.TEXT:
             raise problem(
-                f"{what} is expected, not a text. Names are put in backticks: `{token.value}`", self.span_of(token)
+                f"{what} is expected, not a string. Names are put in backticks: `{token.value}`", self.span_of(token)
             )
         self.fail(expected=what)
 
@@ -182,8 +182,8 @@ class TokenReader:
             self.fail(expected=what)
         return int(self.take().value)
 
-    def plain_text(self, what: str = "a text in single quotes") -> str:
-        """A text in single quotes."""
+    def plain_text(self, what: str = "a string in single quotes") -> str:
+        """A string in single quotes."""
         if self.token.kind is not TokenKind.TEXT:
             token = self.token
             if token.kind in (TokenKind.WORD, TokenKind.QUOTED):
@@ -317,7 +317,7 @@ class TokenReader:
         raise problem(message, self.span_of(token))
 
     def _unfinished(self, expected: str | None) -> SqlError:
-        """The error for a text that ends too early: with the open tokens and their places."""
+        """The error for a string that ends too early: with the open tokens and their places."""
         here = self.span_of(self.token)
         if self._openings:
             opening, closing = self._openings[-1]

@@ -1,4 +1,4 @@
-"""The FROM clause: tables with hints and moments, joins, functions, UNNEST, queries, MATCH_RECOGNIZE."""
+"""The FROM clause: tables with hints and instants, joins, functions, UNNEST, queries, MATCH_RECOGNIZE."""
 
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ class RelationReader(ExpressionReader):
     def _hint_word(self) -> str:
         if self.token.kind in (TokenKind.TEXT, TokenKind.NUMBER):
             return self.take().value
-        parts = [self.name("a text or a name")]
+        parts = [self.name("a string or a name")]
         while self.accept("."):
             parts.append(self.name())
         return ".".join(parts)

@@ -109,7 +109,7 @@ class SpecialCallReader(WindowReader):
         self.expect(",")
         return list(self.separated(self.expression)), [("unit", unit)], ()
 
-    # --- texts --------------------------------------------------------------------------------------------------------
+    # --- strings ------------------------------------------------------------------------------------------------------
 
     def _trim(self) -> tuple[list[Expression], Options, tuple[OrderItem, ...]]:
         side = self.accept_one("BOTH", "LEADING", "TRAILING")

@@ -1,6 +1,6 @@
 """Splits a script into statements without parsing them: for a prompt, which must know when a statement is finished.
 
-Semicolons inside texts, names, comments and statement sets do not end a statement.
+Semicolons inside strings, names, comments and statement sets do not end a statement.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tokenises text: words, quoted names, texts, bytes, numbers and signs. Comments are skipped, hints are not.
+"""Tokenises text: words, quoted names, strings, bytes, numbers and signs. Comments are skipped, hints are not.
 
 One pass, linear in the text. A token records its place; `value` is its meaning (without quotes, doubled quotes single)
 and `word` is the upper-case word of an unquoted name, by which the grammar recognises keywords. A quote or a comment
@@ -30,7 +30,7 @@ class TokenKind(Enum):
 class Token(NamedTuple):
     kind: TokenKind
     value: str
-    word: str  # upper-case; of a sign the sign itself; "" for a token that is no word of the grammar
+    word: str  # upper-case; of a sign the sign itself; "" for a token that is not a word of the grammar
     start: int
     stop: int
 
@@ -55,7 +55,7 @@ _C_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[\s\S])|''")
 
 
 def tokenised(text: str) -> list[Token]:
-    """The tokens of a text; the last is END, at the end of the text."""
+    """The tokens of a string; the last is END, at the end of the text."""
     tokens: list[Token] = []
     place, length, match = 0, len(text), _PIECES.match
     while place < length:
@@ -80,7 +80,7 @@ def tokenised(text: str) -> list[Token]:
 
 
 def unclosed_at(text: str) -> int | None:
-    """The place of a text, a name or a comment that is never closed; None if there is none."""
+    """The place of a string, a name or a comment that is never closed; None if there is none."""
     place = 0
     while place < len(text):
         piece = _PIECES.match(text, place)
@@ -98,7 +98,7 @@ def _number(text: str, start: int, stop: int) -> Token:
         written = text[start:end]
         raise problem(
             f"{written!r} is neither a number nor a name. A name that begins with a digit is put in backticks: "
-            f"`{written}`, a text in single quotes: '{written}'",
+            f"`{written}`, a string in single quotes: '{written}'",
             Span(start, end, text),
         )
     return Token(TokenKind.NUMBER, text[start:stop], "", start, stop)
@@ -152,17 +152,17 @@ def _unreadable(text: str, place: int) -> Exception:
     if text.startswith("/*", place):
         return problem("this comment is never closed: */ is missing", Span(place, place + 2, text))
     if sign == "'":
-        return problem("this text is never closed: ' is missing. A ' inside a text is written twice: ''", here)
+        return problem("this string is never closed: ' is missing. A ' inside a string is written twice: ''", here)
     if sign == "`":
         return problem("this name is never closed: ` is missing", here)
     if sign == '"':
         end = text.find('"', place + 1)
         inner = text[place + 1 : end] if end > 0 else ""
         if not inner or "\n" in inner or len(inner) > 60:
-            return problem('" quotes nothing here: names are put in backticks, texts in single quotes', here)
+            return problem('" quotes nothing here: names are put in backticks, strings in single quotes', here)
         return problem(
-            f"\" quotes nothing here. Write `{inner}` for a name, '{inner}' for a text", Span(place, end + 1, text)
+            f"\" quotes nothing here. Write `{inner}` for a name, '{inner}' for a string", Span(place, end + 1, text)
         )
     if sign in _CURLY:
-        return problem(f"{sign} is a typographer's quote. Texts are put in straight ones: 'text'", here)
+        return problem(f"{sign} is a typographer's quote. Strings are put in straight ones: 'text'", here)
     return problem(f"{sign!r} means nothing here. If it is part of a name, put the name in backticks", here)

@@ -173,7 +173,7 @@ def find_operator(operators: Sequence[OperatorInfo], name: str, where: str) -> O
     if len(named) == 1:
         return named[0]
     if named:
-        # Of several with this name, the only one with state is meant.
+        # If several have this name, the only one with state is meant.
         keeping = [operator for operator in named if operator.states]
         if len(keeping) == 1:
             return keeping[0]

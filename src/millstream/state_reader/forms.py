@@ -2,7 +2,7 @@
 
     Plain         the stored column, under a name
     Fields        a struct as one column per field
-    keys without a declared type, all of one kind (texts, whole numbers, …), as a column of that type
+    keys without a declared type, all of one kind (strings, whole numbers, …), as a column of that type
     Bounds        windows of time, which are stored as sixteen bytes each, as start and end
     Encoded       values that only Python can read: pickles, and keys without a declared type of mixed or composite
                   kinds. The column has the bytes; its field is marked, and `rows` decodes keys. Pickles are never

@@ -47,14 +47,14 @@ def open(url: str, *, cache_folder: str | Path | None = None, read_only: bool = 
 
     >>> open("memory://doctest-no-such-job")
     Traceback (most recent call last):
-    millstream.errors.StoreError: memory://doctest-no-such-job holds neither a job nor a savepoint. Give a job's \
+    millstream.errors.StoreError: memory://doctest-no-such-job contains neither a job nor a savepoint. Give a job's \
 store, STORE@EPOCH, or a savepoint's folder.
     """
     name = parse_snapshot_name(url)
     store = open_job_store(name.store, read_only=read_only)
     if not store.exists(savepoint_name()) and not store.exists(job_name()):
         half = store.list(MANIFESTS)
-        what = "is a savepoint that was not copied whole" if half else "holds neither a job nor a savepoint"
+        what = "is a savepoint that was not copied whole" if half else "contains neither a job nor a savepoint"
         raise StoreError(f"{name.store} {what}. Give a job's store, STORE@EPOCH, or a savepoint's folder.")
     return JobReader(store, name, Path(cache_folder) if cache_folder is not None else None)
 

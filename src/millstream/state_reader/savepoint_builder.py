@@ -147,7 +147,7 @@ class SavepointBuilder:
         """
         what = f"state '{name}' of '{uid}'"
         table = table_from(rows, what)
-        if kind in _SINGLE:  # None is no value
+        if kind in _SINGLE:  # None is not a value
             present = picked(table, value, what)
             if len(present) == 1 and present[0].null_count:
                 table = table.filter(present[0].is_valid())
@@ -252,7 +252,7 @@ class SavepointBuilder:
     def drop(self, uid: str, name: str) -> SavepointBuilder:
         """Omit a state of the snapshot."""
         if self.snapshot is None:
-            raise ProgramError("drop: there is no snapshot to leave a state out of. Use SavepointBuilder.from_snapshot")
+            raise ProgramError("drop: there is no snapshot to drop a state from. Use SavepointBuilder.from_snapshot")
         stored = self.snapshot.stored(uid, name)
         self._dropped.add((stored.uid, stored.name))
         return self

@@ -64,7 +64,7 @@ class ListedJob:
 
 
 def jobs(root: str | None = None) -> list[ListedJob]:
-    """The jobs under `root` (a job's store, or a folder of stores; `./.millstream` unless given), newest work first.
+    """The jobs under `root` (a job's store, or a folder of stores; `./.millstream` by default), most recent first.
 
     >>> jobs("memory://doctest-no-job")
     Traceback (most recent call last):

@@ -84,7 +84,7 @@ def verify(name: str, note: Callable[[str], None] | None = None) -> StoreReport:
         store = ReadOnlyStore(open_store(address.store))
     is_savepoint = store.exists(savepoint_name())
     if not is_savepoint and not store.exists(job_name()) and not store.list("manifests"):
-        raise StoreError(f"{address.store} holds neither a job nor a savepoint. Give a job's store or a savepoint.")
+        raise StoreError(f"{address.store} contains neither a job nor a savepoint. Give a job's store or a savepoint.")
     return _Verifier(store, note or (lambda file: None)).report(address, is_savepoint)
 
 
@@ -293,8 +293,8 @@ def _type_problems(file: SegmentFile, ref: SegmentRef, state: StoredState) -> li
 
 
 def _key_hashes(keys: pa.Array, layout: TableLayout, of_windows: bool) -> Int64s | None:
-    """The expected hashes of keys. For keys without a type only texts and whole numbers are checked: others would have
-    to be decoded one by one, and would import the user's classes."""
+    """The expected hashes of keys. For keys without a type only strings and whole numbers are checked: others would
+    have to be decoded one by one, and would import the user's classes."""
     if of_windows:
         inner = keys.field("key")
         is_canonical = layout.stored_key_type.field("key").type == pa.binary()

@@ -186,7 +186,7 @@ def is_whole_number(value: Any) -> bool:
     return type(value) is int and -(2**63) <= value < 2**63
 
 
-_EXPECTED = {int: "a whole number", str: "a text", bool: "true or false"}
+_EXPECTED = {int: "a whole number", str: "a string", bool: "true or false"}
 
 
 def _plain(fits: Callable[[Any], bool], expected: str) -> Form:

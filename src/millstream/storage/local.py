@@ -37,7 +37,7 @@ _DURABLE_FOLDERS: set[tuple[str, int]] = set()
 _DURABLE_FOLDERS_MAX = 16_384
 _FOLDER_ATTEMPTS = 20
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
-_NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # a dangling or cyclic link is no file
+_NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # a dangling or cyclic link is not a file
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
@@ -343,10 +343,10 @@ def is_private(store: Store) -> bool:
 
 
 def make_private(store: Store) -> None:
-    """Restrict the folder of `store` to its owner; ConfigurationError if the store is no folder."""
+    """Restrict the folder of `store` to its owner; ConfigurationError if the store is not a folder."""
     if not isinstance(store, LocalStore):
         raise ConfigurationError(
-            f"store {store.url} is no folder, so it cannot be made private here. "
+            f"store {store.url} is not a folder, so it cannot be made private here. "
             "The service decides who may read it: set the rights of the bucket, and leave millstream.store.private out"
         )
     store.make_private()

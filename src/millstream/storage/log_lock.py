@@ -34,7 +34,7 @@ def hold(descriptor: int) -> None:
 
 
 def is_anybody_running(store: Store) -> bool | None:
-    """Whether a driver has a log of this store open; None if unknown, as for a store that is no folder.
+    """Whether a driver has a log of this store open; None if unknown, as for a store that is not a folder.
 
     >>> from millstream.storage import open_store
     >>> is_anybody_running(open_store("memory://doctest-nobody")) is None

@@ -14,7 +14,7 @@
     specs/{epoch}-{digest}.json                                the spec of an epoch's tasks, if it is long
     logs/{run}.log                                             the log of one run
 
-Numbers are zero-padded, so that names sort as their numbers do. Users' texts (uids, names) become `safe` path parts.
+Numbers are zero-padded, so that names sort as their numbers do. Users' strings (uids, names) become `safe` path parts.
 The nonce in a name is random and never reused, so a lost attempt of a task never touches the winner's file.
 """
 

@@ -219,7 +219,7 @@ class ObjectStore:
             )
 
     def remove_unfinished(self, before_ms: int) -> None:
-        """Nothing to do: an unfinished upload is no object."""
+        """Nothing to do: an unfinished upload is not an object."""
 
     def _connection(self) -> Backend:
         if self._backend is None:

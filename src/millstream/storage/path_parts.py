@@ -22,7 +22,7 @@ _SAFE_PART_CHARS_MAX = 120
 def safe(text: str) -> str:
     """`text` as one path part: letters, digits, '_' and '-' stay, every other byte becomes '=XX'.
 
-    Long texts keep their start and end in a hash, since file systems stop at 255 bytes.
+    Long strings keep their start and end in a hash, since file systems stop at 255 bytes.
 
     >>> safe("my sink.2")
     'my=20sink=2E2'

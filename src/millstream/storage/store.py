@@ -10,7 +10,7 @@ empty result.
 
 Stores are shipped to tasks. They pickle as their address, and the task opens its own.
 
-Transient errors of the operating system (`is_transient`) are no evidence about a file: they are never reported as
+Transient errors of the operating system (`is_transient`) are not evidence about a file: they are never reported as
 damage.
 """
 

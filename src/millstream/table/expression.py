@@ -8,7 +8,7 @@ Expression<(((price * 2) > 10) AND (name LIKE 'a%'))>
 >>> print(col("price") * 2)
 times(price, 2)
 
-`print` shows PyFlink's text, `repr` a text close to SQL.
+`print` shows PyFlink's text, `repr` a string close to SQL.
 """
 
 from __future__ import annotations

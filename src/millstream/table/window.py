@@ -65,7 +65,7 @@ class Tumble:
 
     @classmethod
     def over(cls, size: Expression[Any]) -> TumbleWithSize:
-        """Windows of a size: `lit(10).minutes`, or `row_interval(100)`."""
+        """Windows of the given size: `lit(10).minutes`, or `row_interval(100)`."""
         return TumbleWithSize(_WindowParts(WindowKind.TUMBLE, _expression("Tumble.over", size)._node))
 
 
@@ -119,7 +119,7 @@ class Slide:
 
     @classmethod
     def over(cls, size: Expression[Any]) -> SlideWithSize:
-        """Windows of a size: `lit(10).minutes`, or `row_interval(100)`."""
+        """Windows of the given size: `lit(10).minutes`, or `row_interval(100)`."""
         return SlideWithSize(_WindowParts(WindowKind.HOP, _expression("Slide.over", size)._node))
 
 

@@ -278,7 +278,7 @@ def test_first_and_last_go_by_event_time_then_by_arrival() -> None:
 @pytest.mark.parametrize(
     ("build", "said"),
     [
-        (lambda: agg.Aggregates(), "none was named"),
+        (lambda: agg.Aggregates(), "Aggregates: found none"),
         (lambda: agg.Aggregates(it=3), "expected an aggregate"),
         (lambda: agg.sum(lambda columns: columns["n"]), "needs its result type"),
         (lambda: agg.collect(lambda columns: columns["n"], Types.LIST(Types.PICKLED_BYTE_ARRAY())), "cannot hold"),
@@ -287,7 +287,7 @@ def test_first_and_last_go_by_event_time_then_by_arrival() -> None:
         (lambda: agg.Aggregates(it=agg.sum("ad")).bound(CLICK), "expected a number"),
         (lambda: agg.Aggregates(it=agg.sum("cost")).bound(CLICK), "no such field"),
         (lambda: agg.Aggregates(it=agg.sum(1)).bound(Types.LONG()), "single value"),
-        (lambda: agg.Aggregates(it=agg.min()).bound(Types.LIST(Types.LONG())), "has no order"),
+        (lambda: agg.Aggregates(it=agg.min()).bound(Types.LIST(Types.LONG())), "cannot be ordered"),
         (lambda: agg.Aggregates(ad=agg.count()).bound(CLICK).result_type(("ad", Types.STRING())), "another name"),
         (lambda: agg.Aggregates(it=agg.sum(lambda c: c[0], Types.LONG())).bound(None), "untyped"),
     ],

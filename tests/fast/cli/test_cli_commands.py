@@ -125,7 +125,7 @@ def test_a_program_that_is_not_there_is_refused_and_its_neighbours_named(
     script(tmp_path, "", "job.py")
     message = refused(RunRequest(tmp_path / "jop.py"), capsys)
     assert (
-        message == f"millstream: there is no program {tmp_path / 'jop.py'}; there are job.py. "
+        message == f"millstream: the program {tmp_path / 'jop.py'} does not exist; the folder contains job.py. "
         "Use the path of a Python file\n"
     )
 
@@ -217,7 +217,7 @@ def test_a_job_without_refused_rows_says_so_and_sets_nothing_aside(
     job, screen = str(tmp_path / "clicks"), io.StringIO()
     assert show_refused(job, None, screen=screen) == 0 and screen.getvalue() == "nothing is refused\n"
     assert set_refused_aside(job, None, str(tmp_path / "letters")) == 2
-    assert "has no refused rows that wait" in capsys.readouterr().err
+    assert "has no pending refused rows" in capsys.readouterr().err
     assert show_refused(str(tmp_path), None) == 2
 
 

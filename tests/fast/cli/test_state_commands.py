@@ -88,9 +88,9 @@ def test_diff_counts_by_state_or_prints_rows() -> None:
         (["state", "show", STORE, "smus", "result"], 2, "Did you mean 'sums'?"),
         (["state", "show", STORE, "sums", "resutl"], 2, "Did you mean 'result'? It has: 'result'."),
         (["state", "diff", f"{STORE}@1", f"{STORE}@2", "smus"], 2, "has no operator 'smus'"),
-        (["state", "ls", "memory://test-state-commands-none"], 2, "holds neither a job nor a savepoint"),
+        (["state", "ls", "memory://test-state-commands-none"], 2, "contains neither a job nor a savepoint"),
         (["state", "ls", f"{STORE}@99"], 2, "has no epoch 99"),
-        (["verify", "memory://test-state-commands-none"], 2, "holds neither a job nor a savepoint"),
+        (["verify", "memory://test-state-commands-none"], 2, "contains neither a job nor a savepoint"),
         (["verify", STORE], 0, "3 of 3 epochs are whole"),
         (["verify", STORE, "--json"], 0, '"whole": true'),
     ],
@@ -123,5 +123,5 @@ def test_keys_are_typed_as_the_state_has_them() -> None:
     assert key(pa.struct({"a": pa.int64()}), '{"a": 1}') == {"a": 1}
     several = pa.field("key", pa.binary(), metadata={"millstream.encoding": "key"})
     assert key_from_text(several, "(1, 'x')") == (1, "x") and key_from_text(several, "plain") == "plain"
-    with pytest.raises(ProgramError, match="--key 'x' is no int64"):
+    with pytest.raises(ProgramError, match="--key 'x' is not of type int64"):
         key(pa.int64(), "x")

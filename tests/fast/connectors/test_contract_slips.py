@@ -100,17 +100,17 @@ SOURCES = {
     "splits gives names": ({"splits": ["a"]}, r"Numbers\.splits lists 'a' \(str\), expected nothing but Split"),
     "splits gives a text": ({"splits": "abc"}, r"Numbers\.splits returned 'abc'"),
     "two splits of one name": ({"splits": [Split("a"), Split("a")]}, r"Numbers\.splits lists 'a' twice"),
-    "a split without a name": ({"splits": [Split("")]}, r"a split whose name is '' \(str\), expected a text"),
+    "a split without a name": ({"splits": [Split("")]}, r"a split whose name is '' \(str\), expected a string"),
     "a name that is a number": ({"splits": [Split(7)]}, r"a split whose name is 7 \(int\)"),  # type: ignore[arg-type]
     "a start that is no JSON": ({"splits": [Split("a", {1})]}, r"lists split 'a' with the start \{1\} \(set\)"),
     "a start with a key of numbers": (
         {"splits": [Split("a", {1: 2})]},
-        r"\{1: 2\} \(dict\).*turns the key 1 into a text",
+        r"\{1: 2\} \(dict\).*turns the key 1 into a string",
     ),
     "an info that is no JSON": ({"splits": [Split("a", 0, {1})]}, r"lists split 'a' with the info \{1\} \(set\)"),
     "an info with a key of numbers": (
         {"splits": [Split("a", 0, {1: 2})]},
-        r"with the info.*turns the key 1 into a text",
+        r"with the info.*turns the key 1 into a string",
     ),
     "reach gives a tuple": ({"reach": (0, 1)}, r"reach .*\(0, 1\) \(tuple\).*turns the tuple \(0, 1\) into a list"),
     "reach forgets its return": ({"reach": None}, r"reach of split 'numbers' from 0 returned None, expected how far"),
@@ -349,7 +349,7 @@ SINKS = {
     "stage gives no JSON": (Output(stage=[b"x"]), r"Stub\.stage returned b'x' \(bytes\), expected a JSON value"),
     "stage gives keys of numbers": (
         Output(stage=[{1: 2}]),
-        r"Stub\.stage returned \{1: 2\}.*turns the key 1 into a text",
+        r"Stub\.stage returned \{1: 2\}.*turns the key 1 into a string",
     ),
     "a two-phase sink stages no JSON": (Staging(), r"Staging\.stage returned \{1, 2\} \(set\), expected a JSON value"),
     "plan_commit forgets its return": (Output(plan_commit=None), r"Output\.plan_commit returned None, expected Commit"),

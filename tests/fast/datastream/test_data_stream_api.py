@@ -370,7 +370,7 @@ def test_side_outputs_need_a_process_function_and_one_type(numbers: DataStream) 
     main.get_side_output(OutputTag("t", Types.LONG()))
     with Refused("was read as LONG", "STRING"):
         main.get_side_output(OutputTag("t", Types.STRING()))
-    with Refused("its id is ''"):
+    with Refused("found the id ''"):
         OutputTag("")
 
 
@@ -458,7 +458,7 @@ def test_a_callable_sink_is_at_least_once(numbers: DataStream) -> None:
     assert sink.sink.guarantee == "at-least-once"
     with Refused("expected a SinkFunction"):
         numbers.add_sink(3)  # type: ignore[arg-type]
-    with Refused("which transforms"):
+    with Refused("which is a transformation"):
         numbers.add_sink(_CallableMap())
     with Refused("a plain callable is passed to add_sink()"):
         numbers.sink_to(print)  # type: ignore[arg-type]
@@ -488,7 +488,7 @@ def test_parallelism_is_checked_where_it_is_set(env: StreamExecutionEnvironment,
         with Refused("set_parallelism: found", "at least 1"):
             numbers.map(Double()).set_parallelism(wrong)  # type: ignore[arg-type]
     env.set_max_parallelism(4)
-    with Refused("found 5", "maximum 4"):
+    with Refused("found 5", "maximum of 4"):
         env.set_parallelism(5)
     with Refused("found 5 for 'Map', whose maximum is 4"):
         numbers.map(Double()).set_parallelism(5)

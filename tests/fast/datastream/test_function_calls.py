@@ -89,8 +89,11 @@ REFUSALS: dict[str, tuple[Callable[[], Any], str]] = {
     "async def": (lambda: numbers().map(awaits), "awaits is an async def"),
     "two arguments": (lambda: numbers().map(lambda a, b: a), r"the lambda takes \(a, b\), expected one argument"),
     "one argument": (lambda: numbers().key_by(lambda n: n).reduce(lambda a: a), "expected 2 arguments"),
-    "swapped": (lambda: numbers().process(Swapped()), r"the context is not in its place, expected \(value, ctx\)"),
-    "swapped, keyed": (lambda: numbers().key_by(lambda n: n).process(KeyedSwapped()), "the context is not in its"),
+    "swapped": (lambda: numbers().process(Swapped()), r"the context parameter is misplaced, expected \(value, ctx\)"),
+    "swapped, keyed": (
+        lambda: numbers().key_by(lambda n: n).process(KeyedSwapped()),
+        "the context parameter is misplaced",
+    ),
     "an aggregate": (
         lambda: numbers().key_by(lambda n: n).window(CountTumblingWindowAssigner.of(2)).aggregate(ForgetfulAdd()),
         r"ForgetfulAdd.add\(\) takes \(value: .*expected 2 arguments: \(value, accumulator\)",

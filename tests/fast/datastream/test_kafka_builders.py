@@ -43,7 +43,7 @@ def dynamic() -> Any:
 @pytest.mark.parametrize(
     ("slip", "sentence"),
     [
-        (lambda: source().set_topics("u"), "it reads topic t already"),
+        (lambda: source().set_topics("u"), "it already reads topic t"),
         (lambda: source().set_starting_offsets("earliest"), r"such as KafkaOffsetsInitializer.earliest\(\)"),
         (lambda: source().set_property("commit.offsets.on.checkpoint", "yes").build(), "'yes', expected true or false"),
         (lambda: source().set_property("isolation.level", "dirty").build(), "expected read_committed or"),
@@ -57,7 +57,7 @@ def dynamic() -> Any:
         (lambda: KafkaOffsetsInitializer.offsets({KafkaTopicPartition("t", 0): -4}), "expected 0 or more"),
         (lambda: KafkaOffsetsInitializer.timestamp(1 << 63), "expected milliseconds since 1970"),
         (lambda: FlinkKafkaConsumer(None, SimpleStringSchema(), BROKERS), "found None"),  # type: ignore[arg-type]
-        (lambda: FlinkKafkaConsumer([], SimpleStringSchema(), BROKERS), "there is no topic"),
+        (lambda: FlinkKafkaConsumer([], SimpleStringSchema(), BROKERS), "found no topic"),
         (lambda: consumer().set_commit_offsets_on_checkpoints("false"), "'false', expected True or False"),  # type: ignore[arg-type]
     ],
 )

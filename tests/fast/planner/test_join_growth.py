@@ -88,7 +88,7 @@ def test_a_hint_that_names_no_table_of_its_own_select_is_refused() -> None:
         ("SELECT /*+ STATE_TTL('tt' = '1 d') */ a, COUNT(*) FROM t GROUP BY a", "there is t. Did you mean 't'?"),
         ("SELECT /*+ STATE_TTL('t' = '1 d') */ a, COUNT(*) FROM t AS q GROUP BY a", "there is q"),
         ("SELECT /*+ STATE_TTL('m' = '1 d', 't' = '1 d') */ t.a FROM t JOIN n ON t.a = n.x", "there are t, n"),
-        ("SELECT /*+ STATE_TTL('t' = '1 d') */ a FROM (SELECT a FROM t GROUP BY a) AS q", "behind its own SELECT"),
+        ("SELECT /*+ STATE_TTL('t' = '1 d') */ a FROM (SELECT a FROM t GROUP BY a) AS q", "after its own SELECT"),
     ):
         with pytest.raises(SqlError) as refused:
             plan(query)

@@ -11,8 +11,14 @@ from millstream.errors import SqlError
 @pytest.mark.parametrize(
     ("query", "words"),
     [
-        ("SELECT * FROM t /*+ OPTION('rows-per-second' = '5') */", "no hint 'OPTION' here. Did you mean 'OPTIONS'?"),
-        ("SELECT /*+ STATE_TLL('t' = '1 d') */ a FROM t", "no hint 'STATE_TLL' here. Did you mean 'STATE_TTL'?"),
+        (
+            "SELECT * FROM t /*+ OPTION('rows-per-second' = '5') */",
+            "the hint 'OPTION' does not exist here. Did you mean 'OPTIONS'?",
+        ),
+        (
+            "SELECT /*+ STATE_TLL('t' = '1 d') */ a FROM t",
+            "the hint 'STATE_TLL' does not exist here. Did you mean 'STATE_TTL'?",
+        ),
         ("SELECT /*+ OPTIONS('rows-per-second' = '5') */ a FROM t", r"FROM t /*+ OPTIONS(…) */"),
         ("SELECT a FROM t /*+ STATE_TTL('t' = '1 d') */", r"write the hint STATE_TTL after SELECT"),
         ("SELECT a FROM t /*+ OPTIONS('rows-per-second') */", "'key' = 'value' pairs"),
@@ -31,7 +37,7 @@ def test_a_hint_that_would_do_nothing_is_refused_at_its_place(query: str, words:
 
 
 def test_a_misspelt_hint_of_a_sink_is_refused() -> None:
-    with pytest.raises(SqlError, match=r"no hint 'OPTOINS' here. Did you mean 'OPTIONS'"):
+    with pytest.raises(SqlError, match=r"the hint 'OPTOINS' does not exist here. Did you mean 'OPTIONS'"):
         sinks("INSERT INTO o /*+ OPTOINS('a' = 'b') */ SELECT 1, 2")
 
 

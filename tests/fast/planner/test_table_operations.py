@@ -62,7 +62,7 @@ def test_columns_are_added_replaced_dropped_and_renamed(session: PlannerSession)
     assert operations.drop_columns(other, [parsed("x")], session).schema.names == ("y", "z")
     assert operations.rename_columns(other, [named("x", "w")], session).schema.names == ("w", "y", "z")
     assert operations.rename(other, ["i", "j"]).schema.names == ("i", "j", "z")
-    with pytest.raises(ProgramError, match="there is a column 'y' already"):
+    with pytest.raises(ProgramError, match="the column 'y' already exists"):
         operations.add_columns(table, [named("1", "y")], session)
 
 

@@ -218,9 +218,9 @@ def test_what_cannot_be_declared_is_refused_where_it_is_written() -> None:
     keyed = StreamExecutionEnvironment().add_source(Script([("a", 1)], type_info=PAIR)).key_by(0)
     descriptor = ValueStateDescriptor("total", Types.LONG())
     descriptor.set_queryable("totals")
-    with Refused("is queryable as 'totals' already"):
+    with Refused("is already queryable as 'totals'"):
         descriptor.set_queryable("others")
-    with Refused("expected a text"):
+    with Refused("expected a non-empty string"):
         descriptor.set_queryable("")
     with Refused("expected a ValueStateDescriptor or a ReducingStateDescriptor"):
         keyed.as_queryable_state("list", ListStateDescriptor("list", PAIR))  # type: ignore[arg-type]

@@ -96,7 +96,7 @@ def test_a_host_that_is_registered_with_tls_is_not_asked_without() -> None:
 
 @pytest.mark.parametrize("url", ["http://user:password@db1", "http://", "http://a:99999", "http://a?x=1"])
 def test_an_address_that_is_none_is_refused_where_it_is_given(url: str) -> None:
-    with pytest.raises(ConfigurationError, match="is no address"):
+    with pytest.raises(ConfigurationError, match="is not an address"):
         Trust(None, [url])
 
 

@@ -168,7 +168,7 @@ def test_keys_of_the_programs_classes_are_shown_and_not_imported(bombs: Bombs) -
     with state_reader.open(bombs.name).at() as snapshot:
         keys = [row["key"] for row in snapshot.read("by name", "result", unpickle=len)]
         assert {str(key) for key in keys} == {"Name('a')", "Name('b')", "a"}
-        for key in (Name("a"), ClassKey("bombs:Name", ("a",))):
+        for key in (Name("a"), ClassKey("inputs.bombs:Name", ("a",))):
             assert snapshot.read("by name", "result", key=key).to_pylist()[0]["value"] == {"f0": "a", "f1": 1}
 
 

@@ -173,7 +173,7 @@ def test_a_half_copied_savepoint_is_not_whole() -> None:
 
 
 def test_what_is_no_store_is_refused() -> None:
-    with pytest.raises(StoreError, match="holds neither a job nor a savepoint"):
+    with pytest.raises(StoreError, match="contains neither a job nor a savepoint"):
         verify("memory://test-verify-nothing")
     with pytest.raises(StoreError, match="has no epoch or savepoint 99; it has 1-4"):
         verify(f"{whole_store()}@99")

@@ -465,7 +465,7 @@ def test_pieces_written_at_their_places_make_a_file_and_may_be_repeated(tmp_path
 
 
 def test_an_object_store_cannot_be_made_private_here() -> None:
-    with pytest.raises(ConfigurationError, match=r"is no folder, so it cannot be made private here.*the bucket"):
+    with pytest.raises(ConfigurationError, match=r"is not a folder, so it cannot be made private here.*the bucket"):
         make_private(ObjectStore("s3://bucket/job"))
 
 

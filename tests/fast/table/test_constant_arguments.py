@@ -50,5 +50,5 @@ def test_an_offset_of_lag_is_a_constant_wherever_the_plan_moves_it(condition: st
     "source", ["words", "(SELECT word, 'a' AS k FROM words UNION ALL SELECT word, 'b' FROM words)"]
 )
 def test_a_separator_that_differs_from_row_to_row_is_refused(source: str) -> None:
-    with pytest.raises(ProgramError, match="LISTAGG: the separator is a constant"):
+    with pytest.raises(ProgramError, match="LISTAGG: the separator must be a constant"):
         rows(f"SELECT LISTAGG(word, k) FROM {source}")

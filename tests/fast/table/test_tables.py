@@ -145,7 +145,7 @@ def test_elements_have_inferred_types(t_env: TableEnvironment) -> None:
         ([(1, "a"), (2,)], None, "has 2 fields"),
         ([(1,), ("a",)], None, "has values of"),
         ([(1, "a")], ["id", "b", "c"], "3 names for 2 fields"),
-        ([(object(),)], None, "no type is inferred"),
+        ([(object(),)], None, "whose type cannot be inferred"),
         ([("a",)], DataTypes.ROW([DataTypes.FIELD("n", DataTypes.INT())]), "expected a whole number"),
         ([(None,)], DataTypes.ROW([DataTypes.FIELD("n", DataTypes.INT(False))]), "None|NULL"),
         ([(1,)], "id INT", "expected DataTypes.ROW"),

@@ -213,7 +213,7 @@ def test_jobs_are_found_by_store_name_and_id(tmp_path: Path, monkeypatch: pytest
     assert find_store(".millstream/b") == ".millstream/b"
     assert find_store("clicks") == find_store("1f") == ".millstream/a"
     assert find_store("2e", root=".millstream") == ".millstream/c"
-    with pytest.raises(StoreError, match=r"2 jobs are called 'orders'.*: \.millstream/b, \.millstream/c"):
+    with pytest.raises(StoreError, match=r"2 jobs are named 'orders'.*: \.millstream/b, \.millstream/c"):
         find_store("orders")
     with pytest.raises(StoreError, match=r"neither the store of a job nor a job below \.millstream. There are: clicks"):
         find_store("views")
@@ -277,7 +277,7 @@ def test_from_an_absent_snapshot_lists_the_existing_ones(tmp_path: Path, capsys:
     for text, said in (
         (f"{tmp_path / 'a'}@77", "has no epoch 77; it retains 1-4"),
         (f"{tmp_path / 'a'}@before", "has no savepoint 'before'; it has none"),
-        (str(tmp_path), "holds neither a job nor a savepoint"),
+        (str(tmp_path), "contains neither a job nor a savepoint"),
         (str(tmp_path / "nowhere"), "is neither the store of a job nor a job below"),
     ):
         assert run_program(RunRequest(script, resume=text)) == 2
@@ -285,7 +285,7 @@ def test_from_an_absent_snapshot_lists_the_existing_ones(tmp_path: Path, capsys:
     assert not (tmp_path / "nowhere").exists()
     (tmp_path / "flink").mkdir()
     (tmp_path / "flink" / "_metadata").touch()
-    with pytest.raises(NotAvailableError, match="a savepoint of Flink"):
+    with pytest.raises(NotAvailableError, match="a Flink savepoint"):
         start_of(str(tmp_path / "flink"))
 
 
@@ -329,7 +329,7 @@ def test_a_fork_is_created_once_and_pins_its_epoch_while_it_exists() -> None:
     assert again.code == 0
     (pin,) = pins_of(MemoryStore(old))
     other = CommandResult("fork", f"memory://{old}@3", "--as", "clicks-b", "--store", f"memory://{new}")
-    assert other.code == 2 and f"begins with memory://{old}@2, so it cannot begin with" in other.err
+    assert other.code == 2 and f"begins with memory://{old}@2, so it cannot start from" in other.err
     held = CommandResult("savepoint", f"memory://{old}", "--dispose", pin.name)
     assert held.code == 2 and f"the fork in memory://{new} reads epoch 2" in held.err
     run(totals(Collect()), store=new, job_name="clicks", epochs=4)

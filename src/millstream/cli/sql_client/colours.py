@@ -1,6 +1,6 @@
-"""Colours a statement while it is typed: keywords, names, texts, numbers, comments.
+"""Colours a statement while it is typed: keywords, names, strings, numbers, comments.
 
-The pieces of a text are styled one by one and always add up to the text, whether it can be parsed or not.
+The pieces of a string are styled one by one and always add up to the text, whether it can be parsed or not.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ _TABLES_SHOWN = 2
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A text that replaces the last `replaced` letters; `kind` is its kind, `about` a short description."""
+    """A string that replaces the last `replaced` letters; `kind` is its kind, `about` a short description."""
 
     text: str
     kind: str
@@ -64,7 +64,7 @@ def suggestions(text: str, names: KnownNames, rest: str = "") -> list[Suggestion
     """
     opened_at = unclosed_at(text)
     if opened_at is not None and text[opened_at] != "`":
-        return []  # inside a text or a comment
+        return []  # inside a string or a comment
     written = text[opened_at:] if opened_at is not None else _word_before(text)
     before = _statement(_tokens(text[: len(text) - len(written)]), from_end=True)
     word_behind = _WORD_BEHIND if opened_at is None else _QUOTED_BEHIND
@@ -93,7 +93,7 @@ def suggestions(text: str, names: KnownNames, rest: str = "") -> list[Suggestion
 
 
 def _word_before(text: str) -> str:
-    """The letters at the end of a text. Searched backwards: a pattern would start at each letter of a long one."""
+    """The letters at the end of a string. Searched backwards: a pattern would start at each letter of a long one."""
     start = len(text)
     while start and (text[start - 1].isalnum() or text[start - 1] in "_$"):
         start -= 1
@@ -185,7 +185,7 @@ def _named(candidates: Iterable[tuple[str, str]], kind: str, written: str) -> It
 
 
 def _functions(functions: Mapping[str, str], written: str) -> Iterator[Suggestion]:
-    """Functions, with their opening bracket. One with another syntax (IS NULL) is no name to complete."""
+    """Functions, with their opening bracket. One with another syntax (IS NULL) is not a name to complete."""
     for name, call in functions.items():
         opening = call[len(name) : len(name) + 1]
         is_called = call.upper().startswith(name.upper()) and opening in ("", "(", "[")

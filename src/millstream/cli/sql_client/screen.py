@@ -54,7 +54,7 @@ class Pages:
         return True
 
     def _rows_of(self, line: str) -> int:
-        """The number of terminal rows of a line: a wider one is wrapped, and a text may have several."""
+        """The number of terminal rows of a line: a wider one is wrapped, and a string may have several."""
         return sum(max(1, -(-cell_len(part) // self._width)) for part in line.split("\n"))
 
     def _lines_wanted(self) -> int:

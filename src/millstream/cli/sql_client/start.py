@@ -88,4 +88,4 @@ def _decoded(data: bytes, name: str) -> str:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         problem = f"line {line} has the byte 0x{data[error.start]:02x}"
-        raise ProgramError(f"{name} is no UTF-8 text: {problem}. Save it as UTF-8") from None
+        raise ProgramError(f"{name} is not UTF-8 text: {problem}. Save it as UTF-8") from None

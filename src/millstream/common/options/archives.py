@@ -22,7 +22,7 @@ def archive_target(item: str, at: str | None = None) -> PurePosixPath:
     file, _, target = item.partition("#")
     if not file.endswith(ARCHIVE_ENDINGS):
         raise ConfigurationError(
-            f"python.archives: {file!r} is no archive by its name. Use one that ends with {', '.join(ARCHIVE_ENDINGS)}",
+            f"python.archives: {file!r} is not an archive: expected a name that ends with {', '.join(ARCHIVE_ENDINGS)}",
             at=at,
         )
     if "," in item or "#" in target:

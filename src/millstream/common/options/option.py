@@ -28,7 +28,7 @@ class OptionType(Enum):
 
 
 def parse_boolean(text: str) -> bool:
-    """Whether a text means true; raises ConfigurationError unless it is true or false.
+    """Whether a string means true; raises ConfigurationError unless it is true or false.
 
     >>> parse_boolean("TRUE"), parse_boolean("false")
     (True, False)

@@ -60,7 +60,9 @@ def parse_duration_ms(text: str) -> int:
     match = _NUMBER_AND_UNIT.fullmatch(text)
     unit = (match[2].lower() or "ms") if match else ""
     if not match or unit not in _DURATIONS:
-        raise ConfigurationError(f"{text!r} is no duration. Write it as '10 s', '500 ms', '1 min', '2 h' or 'PT10S'.")
+        raise ConfigurationError(
+            f"{text!r} is not a duration. Write it as '10 s', '500 ms', '1 min', '2 h' or 'PT10S'."
+        )
     return int(match[1]) * _DURATIONS[unit] // 1_000_000
 
 
@@ -73,5 +75,5 @@ def parse_bytes(text: str) -> int:
     match = _NUMBER_AND_UNIT.fullmatch(text)
     unit = (match[2].lower() or "b") if match else ""
     if not match or unit not in _SIZES:
-        raise ConfigurationError(f"{text!r} is no memory size. Write it as '64mb', '1 g' or a number of bytes.")
+        raise ConfigurationError(f"{text!r} is not a memory size. Write it as '64mb', '1 g' or a number of bytes.")
     return int(match[1]) * _SIZES[unit]

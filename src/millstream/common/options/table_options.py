@@ -34,7 +34,7 @@ LENGTH_ENFORCER = Option(
     "table.exec.sink.type-length-enforcer",
     OptionType.STRING,
     "ignore",
-    "How to treat texts and bytes that do not have the length of a sink's column.",
+    "How to treat strings and bytes that do not have the length of a sink's column.",
     choices=("ignore", "trim_pad", "error"),
 )
 UPSERT_MATERIALIZE = Option(

@@ -1,7 +1,7 @@
 """Types made of other types: rows, tuples, lists, maps, arrays.
 
 A row type's field names exist and are distinct from the moment it exists; all later code (columns, state, plans) may
-rely on that. A value that is no type is rejected here, at the user's line.
+rely on that. A value that is not a type is rejected here, at the user's line.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def checked_type(candidate: object, what: str) -> TypeInformation:
 
 
 def type_advice(candidate: object) -> str:
-    """The replacement for something that is no type.
+    """The replacement for something that is not a type.
 
     >>> type_advice(str), type_advice(len)
     ('Use one of Types, such as Types.STRING()', 'Call it: Types.NAME()')
@@ -141,7 +141,7 @@ def _check_names(names: Sequence[object], count: int) -> None:
         )
     for position, name in enumerate(names):
         if not isinstance(name, str) or not name:
-            raise ProgramError(f"field {position} of a ROW is named {name!r}. A field name is a text of one or more.")
+            raise ProgramError(f"field {position} of a ROW is named {name!r}. A field name is a string of one or more.")
     twice = sorted({str(name) for name in names if names.count(name) > 1})
     if twice:
         raise ProgramError(f"a ROW names {', '.join(map(repr, twice))} more than once in {list(names)!r}. Rename one.")

@@ -1,4 +1,4 @@
-"""Splits windows of built-in aggregates in two, if all of it can run in columns.
+"""Splits windows of built-in aggregates in two, if all of it can run vectorised.
 
 In the upstream task a partial aggregate accumulates records by key and pane; after the exchange, panes are merged to
 windows. This needs fixed windows that fire at their end by themselves, and columns for records, key and accumulators.

@@ -94,9 +94,9 @@ class Archive:
         return replace(self, format=DISCARDED)
 
     def cut_ms(self, time_ms: int) -> int | None:
-        """The time up to which rows leave at `time_ms`, by the watermark or the clock; None: no row leaves.
+        """The time up to which rows are archived at `time_ms` (a watermark or processing time); None: none are.
 
-        The end of the input does not make rows old: a complete table stays in the state.
+        The end of the input archives nothing: the complete table remains in state.
         """
         if time_ms in (MIN_WATERMARK, MAX_WATERMARK):
             return None

@@ -219,8 +219,9 @@ def _opened_content(entry: ArchivedFile) -> pa.NativeFile:
         if source is not None:
             return source
     raise StoreDamagedError(
-        f"{_shown(entry)} is missing, with {entry.rows} rows that left the state in epoch {entry.epoch}. No query was "
-        "answered without them. Put the file back"
+        f"{_shown(entry)} is missing, with {entry.rows} rows that left the state in epoch {entry.epoch}. No query "
+        "returned results without them. Put the file back"
+        ""
     )
 
 
@@ -249,13 +250,11 @@ def _check_content(entry: ArchivedFile, size: int, crc32: int) -> None:
     """Reject a file that is not the one written. Entries of older versions have a length, and no checksum."""
     if entry.bytes and size != entry.bytes:
         raise StoreDamagedError(
-            f"{_shown(entry)} has {size} bytes, expected {entry.bytes}: it was truncated, or is another file. Put "
-            f"the file back"
+            f"{_shown(entry)} has {size} bytes, expected {entry.bytes}: it was truncated or replaced. Put the file back"
         )
     if entry.crc32 is not None and crc32 != entry.crc32:
         raise StoreDamagedError(
-            f"{_shown(entry)} has changed: its checksum does not match. It was changed, or is another "
-            "file. Put the file back"
+            f"{_shown(entry)} has changed: its checksum does not match. It was modified or replaced. Put the file back"
         )
 
 

@@ -111,7 +111,7 @@ class AcceptedValues:
     def _text_rules(self, column: pa.Array, declared: str) -> Iterator[tuple[pa.Array, str]]:
         if self.kind == "postgresql":
             if declared != "bytea":
-                yield pc.match_substring(column, "\0"), "a text with the character NUL, which PostgreSQL lacks"
+                yield pc.match_substring(column, "\0"), "a string with the character NUL, which PostgreSQL lacks"
             if declared == "uuid":
                 yield pc.invert(pc.match_substring_regex(column, _UUID)), "not a UUID, the column's type"
         match = _CHARACTERS.fullmatch(declared)

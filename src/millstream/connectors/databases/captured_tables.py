@@ -88,7 +88,7 @@ def captured_table(
     current_name = TableName((schema, own_name))
     if not is_named:
         raise ProgramError(
-            f"{subject}: the job's table is now named {current_name}, and {table} is another one or none. "
+            f"{subject}: the job's table is now named {current_name}, and {table} is another table or does not exist. "
             f"Rename it back. Or: {_ANEW[0].lower()}{_ANEW[1:]}"
         )
     if child_tables:
@@ -176,7 +176,7 @@ def _check_one(
         advice = ". Or add a primary key, and read changes without the previous row: upserts=True"
         raise ProgramError(
             f"{subject}: {table} has no replica identity (it is {identity!r}, and there is no usable primary "
-            "key), so that the server would refuse every UPDATE and DELETE of it as soon as it is published. "
+            "key), so the server would reject every UPDATE and DELETE on it once it is published. "
             f"{full}{'' if has_key else advice}"
         )
     if not upserts:

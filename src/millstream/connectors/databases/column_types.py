@@ -64,7 +64,7 @@ def type_of_column(declared: str) -> TypeInformation:
 
 
 def typed_batch(texts: list[pa.Array], names: list[str], types: list[TypeInformation], subject: str) -> pa.RecordBatch:
-    """Columns of texts as a batch of the stream ROW(names, types)."""
+    """Columns of strings as a batch of the stream ROW(names, types)."""
     schema = stream_schema(Types.ROW_NAMED(names, types))
     columns = [
         typed_column(column, type_info, f"{subject}, column {name!r}")
@@ -74,7 +74,7 @@ def typed_batch(texts: list[pa.Array], names: list[str], types: list[TypeInforma
 
 
 def typed_column(texts: pa.Array, type_info: TypeInformation, subject: str) -> pa.Array:
-    """Converts texts of PostgreSQL to values of a type, in the layout of a stream."""
+    """Converts strings of PostgreSQL to values of a type, in the layout of a stream."""
     plain = plain_type(type_info)
     if plain in (Types.STRING(), Types.CHAR()):
         return texts
@@ -176,7 +176,7 @@ _ARRAY_TOKEN = re.compile(r'"((?:[^"\\]|\\.)*)"|([^{},"]+)|([{},])', re.DOTALL)
 
 
 def _array(text: str) -> list[Any]:
-    """Parses PostgreSQL's text of an array into lists of texts.
+    """Parses PostgreSQL's text of an array into lists of strings.
 
     >>> _array('{1,NULL,"a,\\\\"b",{}}')
     ['1', None, 'a,"b', []]

@@ -141,7 +141,7 @@ class Dialect(ABC):
     def texts(
         self, connection: Any, query: str, parameters: Sequence[Any], types: Sequence[TypeInformation]
     ) -> list[pa.Array]:
-        """The result of a query as columns of texts, in PostgreSQL's text format for these types."""
+        """The result of a query as columns of strings, in PostgreSQL's text format for these types."""
 
     @abstractmethod
     def is_invalid_parameter(self, error: BaseException) -> bool:

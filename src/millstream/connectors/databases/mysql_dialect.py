@@ -1,6 +1,6 @@
 """MySQL and MariaDB, through PyMySQL. Rows are transferred by multi-row statements.
 
-Sessions are strict: a text that is too long, or a number out of range, is an error and never truncated. Tables must
+Sessions are strict: a string that is too long, or a number out of range, is an error and never truncated. Tables must
 use InnoDB, the engine with transactions. Only the database decides which keys are equal (a collation may treat
 'A' as 'a'), so changes are not sorted by key here: runs of upserts and of deletes are executed in order.
 Only the two halves of an update, the rows before and after with one key, are treated as one change.
@@ -205,7 +205,7 @@ class MysqlDialect(Dialect):
         self, connection: Any, query: str, parameters: Sequence[Any], types: Sequence[TypeInformation]
     ) -> list[pa.Array]:
         with connection.cursor() as cursor:
-            connection.decoders = {}  # the server's own texts, which represent values exactly
+            connection.decoders = {}  # the server's own strings, which represent values exactly
             cursor.execute(query, parameters)
             rows, bits = cursor.fetchall(), pymysql().constants.FIELD_TYPE.BIT
             are_bits = [column[1] == bits for column in cursor.description]

@@ -1,4 +1,4 @@
-"""Converts MySQL's texts for values to PostgreSQL's, so that `column_types` alone parses values.
+"""Converts MySQL's strings for values to PostgreSQL's, so that `column_types` alone parses values.
 
 In MySQL a BOOLEAN is a small number, a BIT is some bytes, a timestamp has no zone (the session's is UTC), bytes are raw
 bytes, and lists are JSON.
@@ -20,7 +20,7 @@ __all__ = ["mysql_texts"]
 
 
 def mysql_texts(values: Sequence[str | bytes | None], type_info: TypeInformation, *, is_bits: bool = False) -> pa.Array:
-    """A column of MySQL's texts, to be parsed as this type. An invalid text is passed on and reported by the parser.
+    """A column of MySQL's strings, to be parsed as this type. An invalid text is passed on and reported by the parser.
 
     >>> mysql_texts(["1", None, "0"], Types.BOOLEAN()).to_pylist()
     ['t', None, 'f']

@@ -1,4 +1,4 @@
-"""Decodes the messages of a logical replication slot for a table, as columns of texts with a row kind per row.
+"""Decodes the messages of a logical replication slot for a table, as columns of strings with a row kind per row.
 
 PostgreSQL's output plugin `pgoutput` (protocol 1) sends whole transactions in commit order:
 
@@ -91,7 +91,7 @@ class LoggedTable:
 
 @dataclass
 class LogRows:
-    """Rows as columns of texts, with their row kinds."""
+    """Rows as columns of strings, with their row kinds."""
 
     columns: list[list[Cell]]
     kinds: list[int]

@@ -42,7 +42,7 @@ _UNIQUE_INDEXES = """
     GROUP BY i.indexrelid ORDER BY 1
 """
 """Indexes that only a partition has conflict, too."""
-# Texts that are invalid for the column's type, numbers and times out of range, characters missing in the encoding.
+# Strings that are invalid for the column's type, numbers and times out of range, characters missing in the encoding.
 _UNFIT_CODES = frozenset({"22P02", "22003", "22007", "22008", "22021", "22P05"})
 _ORDINAL, _DELETES = "__millstream_n", "__millstream_d"
 _COPIED_ROWS = 65_536
@@ -200,7 +200,7 @@ class PostgresDialect(Dialect):
         with connection.cursor() as cursor:
             answer = cursor.execute(query, parameters).pgresult
             assert answer is not None, "a query has a result"
-            # Not as Python values: a scan and the log have the server's texts.
+            # Not as Python values: a scan and the log have the server's strings.
             columns = [[answer.get_value(row, at) for row in range(answer.ntuples)] for at in range(answer.nfields)]
         return [pa.array(column, pa.binary()).cast(pa.string()) for column in columns]
 
@@ -208,7 +208,7 @@ class PostgresDialect(Dialect):
         library = psycopg()
         if not isinstance(error, library.DataError):
             return False
-        # Without a code it is the client's own error: NUL in a text. The server names the parameter, as `$1`.
+        # Without a code it is the client's own error: NUL in a string. The server names the parameter, as `$1`.
         return error.sqlstate is None or (error.sqlstate in _UNFIT_CODES and "$" in (error.diag.context or ""))
 
 

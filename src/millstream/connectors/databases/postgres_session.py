@@ -88,7 +88,7 @@ def psycopg() -> Any:
 
 
 def connect(address: DatabaseAddress, timeouts: Timeouts, *, plain: bool = True, **more: Any) -> Connection[Any]:
-    """A session whose commits are durable, whose texts are UTF-8 and whose times are in UTC.
+    """A session whose commits are durable, whose strings are UTF-8 and whose times are in UTC.
 
     One that is not `plain` uses the replication protocol, and may be idle while a snapshot is read.
     """

@@ -28,7 +28,7 @@ _ROWS_MAX = 500
 
 _POSTGRES_CLASSES = ("22", "23", "44")  # data exceptions, integrity constraints, WITH CHECK OPTION
 _POSTGRES_CODES = ("54000", "P0001")  # a row too large for its index, RAISE in a trigger
-_POSTGRES_NO_RIGHT = "42501"
+_POSTGRES_INSUFFICIENT_PRIVILEGE = "42501"
 # Data too long, out of range, incorrect, null, duplicate, foreign key, CHECK, SIGNAL.
 _MYSQL_CODES = frozenset(
     {1048, 1062, 1216, 1217, 1263, 1264, 1265, 1292, 1364, 1366, 1367, 1406, 1411, 1441, 1451, 1452, 1557, 1644}
@@ -58,7 +58,9 @@ def is_about_rows(kind: str, error: BaseException) -> bool:
         library = psycopg()
         code = getattr(error, "sqlstate", None) or ""
         is_data = isinstance(error, (library.DataError, library.IntegrityError))
-        if code == _POSTGRES_NO_RIGHT:  # also raised for a row that a policy refuses; only this field distinguishes it
+        if (
+            code == _POSTGRES_INSUFFICIENT_PRIVILEGE
+        ):  # also raised for a row that a policy refuses; only this field distinguishes it
             return bool(error.diag.source_function == "ExecWithCheckOptions")  # type: ignore[attr-defined]
         return is_data or code.startswith(_POSTGRES_CLASSES) or code in _POSTGRES_CODES
     from millstream.connectors.databases.mysql_dialect import pymysql

@@ -14,12 +14,12 @@ __all__ = ["inserted_columns", "with_percent_parameters"]
 
 _TOKEN = re.compile(
     r"""
-      '(?:[^']|'')*'                      # a text
+      '(?:[^']|'')*'                      # a string
     | "(?:[^"]|"")*"                      # a quoted name
     | `(?:[^`]|``)*`                      # a quoted name of MySQL
     | --[^\n]*                            # a comment to the end of the line
     | /\*.*?\*/                           # a comment
-    | \$(?P<tag>[A-Za-z_]*)\$.*?\$(?P=tag)\$  # a text of PostgreSQL
+    | \$(?P<tag>[A-Za-z_]*)\$.*?\$(?P=tag)\$  # a string of PostgreSQL
     | \?\?                                # an operator
     | \?                                  # a parameter
     | %

@@ -148,7 +148,7 @@ def opened_bytes(split: Split) -> Iterator[BinaryIO]:
             if size_now < size or (size_now > size and is_compressed(path)):
                 raise JobFailedError(
                     f"File {path} has {size_now} bytes, and had {size} when it was first listed: it was changed or "
-                    f"replaced. No data was skipped. Put the original back, and store changed data under a new name."
+                    "replaced. No data was skipped. Put the original back, and store changed data under a new name."
                 )
         if is_compressed(path):
             with FILES.borrow(path, size, mark) as unpacked_file:
@@ -169,7 +169,8 @@ def explained_file_errors(path: str, kind: str | None) -> Iterator[None]:
         raise missing_error(path) from error
     except MemoryError as error:
         raise JobFailedError(
-            f"File {path} has parts that need more memory than there is ({error}). Write it in smaller parts, or leave "
+            f"File {path} has parts that need more memory than is available ({error}). Write it in smaller parts, "
+            "or leave "
             "it out."
         ) from error
     except (*NOT_WHOLE, pa.ArrowException, OSError) as error:

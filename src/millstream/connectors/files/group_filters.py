@@ -67,7 +67,7 @@ class GroupFilter:
 
 
 def _kind(value: Any) -> type | None:
-    """The type under which values are compared; None for types not compared here (a datetime is no date)."""
+    """The type under which values are compared; None for types not compared here (a datetime is not a date)."""
     return type(value) if type(value) in _COMPARED else None
 
 

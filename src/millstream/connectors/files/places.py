@@ -108,7 +108,7 @@ def refuse_credentials(address: str, subject: str) -> None:
     if is_object_address(address) and ("@" in bucket or "?" in bucket or "?" in key):
         raise ProgramError(
             f"{subject}: the address contains '@' or '?', which may mark credentials. Put them into the environment "
-            "(AWS_ACCESS_KEY_ID and the like) and write s3://bucket/folder"
+            "(such as AWS_ACCESS_KEY_ID) and write s3://bucket/folder"
         )
 
 
@@ -264,8 +264,9 @@ def _unreadable_names(bucket: str) -> Iterator[None]:
     except InvalidPathError as error:
         reason = str(error).split("\n", 1)[0]
         raise StoreError(
-            f"FileSource: {bucket} has an object whose name cannot be read ({reason}). Names must have no control "
-            "characters, no empty part between slashes, and no part '.' or '..'. Rename it, or read another folder"
+            f"FileSource: {bucket} has an object whose name cannot be read ({reason}). Names must not contain "
+            "control characters"
+            ", no empty part between slashes, and no part '.' or '..'. Rename it, or read another folder"
         ) from error
 
 
@@ -301,7 +302,7 @@ def check_size(path: str, size: int) -> None:
     if not is_remote(path) and (size_now := os.stat(path).st_size) != size:
         raise JobFailedError(
             f"File {path} has {size_now} bytes, and had {size} when it was first listed: it was truncated or replaced. "
-            f"No data was skipped. Put the original back, and store changed data under a new name."
+            "No data was skipped. Put the original back, and store changed data under a new name."
         )
 
 
@@ -391,5 +392,5 @@ def missing_error(path: str) -> JobFailedError:
 def _changed_error(path: str) -> JobFailedError:
     return JobFailedError(
         f"File {path} has changed since it was first listed: it was modified or replaced. "
-        f"No data was skipped. Put the original back, and store changed data under a new name."
+        "No data was skipped. Put the original back, and store changed data under a new name."
     )

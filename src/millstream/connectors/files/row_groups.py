@@ -30,7 +30,7 @@ _BATCH_BYTES = 4 * 1024 * 1024
 _AHEAD_BYTES = 256 * 1024  # per column of a local file; of an object, the whole row group
 _IDLE_BYTES_MAX = 192 * 1024 * 1024  # per worker process, for all idle readers
 _IDLE_READERS_MAX = 256
-_PIECE_BYTES_MAX = 64 << 20  # of long texts stored once in a dictionary
+_PIECE_BYTES_MAX = 64 << 20  # of long strings stored once in a dictionary
 _CODE_BYTES_MAX = 4  # per value: the length prefix of plain-encoded text
 
 

@@ -46,7 +46,7 @@ class Destination:
             raise ProgramError("HttpSink: the url holds a user or a password. Use an Authorization header instead")
         for name, value in self.headers.items():
             if not isinstance(name, str) or not isinstance(value, str) or "\n" in name + value or "\r" in name + value:
-                raise ProgramError(f"HttpSink: the header {name!r} is not a pair of single-line texts")
+                raise ProgramError(f"HttpSink: the header {name!r} is not a pair of single-line strings")
             if name.lower() == "idempotency-key":
                 raise ProgramError(f"HttpSink: the header {name!r} is reserved for the sink, which sets it per request")
 

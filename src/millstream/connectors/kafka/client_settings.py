@@ -149,7 +149,7 @@ class ClientSettings:
 
 def _name(name: Any) -> str:
     if not isinstance(name, str) or not name.strip():
-        raise ConfigurationError(f"Kafka property {name!r}: its name is not a text. Write, for example, 'group.id'.")
+        raise ConfigurationError(f"Kafka property {name!r}: its name is not a string. Write, for example, 'group.id'.")
     return name.strip()
 
 
@@ -159,7 +159,7 @@ def _text(name: str, value: Any) -> str:
     if isinstance(value, (str, int, float)):
         return str(value)
     shown = HIDDEN if is_sensitive(name) else repr(value)
-    raise ConfigurationError(f"Kafka property {name}: found {shown} ({type(value).__name__}), expected a text.")
+    raise ConfigurationError(f"Kafka property {name}: found {shown} ({type(value).__name__}), expected a string.")
 
 
 def _translated(name: str, value: str, role: Role) -> Mapping[str, str]:

@@ -224,7 +224,8 @@ class _Reader:
             self._missing_since_s = now_s
         elif now_s - self._missing_since_s > _SILENCE_S / 2:
             raise ConnectorError(
-                f"reading {self._place()}: the topic was deleted. Keep topics that are read; or, to continue without "
+                f"reading {self._place()}: the topic was deleted. Do not delete topics that a job reads. To "
+                "continue without "
                 "the lost records, give the source another uid and start with --allow-non-restored-state: it then "
                 "starts at its starting offsets."
             )
@@ -302,8 +303,8 @@ class _Reader:
         topic = self.partition.topic
         return ConnectorError(
             f"reading {self._place()}: Kafka no longer has that offset ({error.str().strip()}). The topic's "
-            f"retention was shorter than the job's downtime, or the topic was deleted and created again. The records "
-            f"are lost to this job. To continue without them: give the source another uid and start with "
-            f"--allow-non-restored-state, so that it starts at its starting offsets. To prevent it: "
+            "retention was shorter than the job's downtime, or the topic was deleted and created again. The records "
+            "are lost to this job. To continue without them: give the source another uid and start with "
+            "--allow-non-restored-state, so that it starts at its starting offsets. To prevent it: "
             f"raise retention.ms of topic {topic}."
         )

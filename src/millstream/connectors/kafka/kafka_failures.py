@@ -6,7 +6,7 @@ There are two kinds. Failures that may pass (an unavailable broker, a moving lea
 is published first at the next start.
 
 A call that waits for a broker only times out; the client's threads have reported the reason before (`ClientErrors`).
-No message contains a secret: client texts pass `hide_secrets`.
+No message contains a secret: client strings pass `hide_secrets`.
 """
 
 from __future__ import annotations

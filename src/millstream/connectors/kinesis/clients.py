@@ -153,7 +153,7 @@ def _refusal(error: Any, subject: str) -> Exception:
     if code in _PASSING or status >= 500:
         return ConnectorAwayError(f"{subject} is busy ({code}). If this persists, use more shards, or fewer readers")
     if code in _NOT_LET_IN:
-        return ConnectorError(f"{subject} denies access ({code}). Check the keys, the region and the policies")
+        return ConnectorError(f"{subject} denied access ({code}). Check the keys, the region and the policies")
     if code == "ResourceNotFoundException":
         return ConnectorError(
             f"{subject} does not exist, or one of its shards has expired. Check its name and the region: {text}"

@@ -93,7 +93,7 @@ def _check_keys(what: str, properties: Mapping[str, Any]) -> None:
 
 
 def _timestamp_ms(what: str, value: Any) -> int:
-    """Seconds since 1970, or a text such as 2026-11-16T12:00:00+01:00.
+    """Seconds since 1970, or a string such as 2026-11-16T12:00:00+01:00.
 
     >>> _timestamp_ms("source", "1459799926.480"), _timestamp_ms("source", "2016-04-04T19:58:46.480-00:00")
     (1459799926480, 1459799926480)

@@ -206,7 +206,7 @@ class _RecordWriter(SinkWriter):
         for key in keys:
             if not isinstance(key, str) or not 1 <= len(key) <= _KEY_CHARACTERS_MAX:
                 raise ProgramError(
-                    f"{self._subject}: the partition key of a record is {key!r}, expected a text of 1 to "
+                    f"{self._subject}: the partition key of a record is {key!r}, expected a string of 1 to "
                     f"{_KEY_CHARACTERS_MAX} characters"
                 )
         return keys

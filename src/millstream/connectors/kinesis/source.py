@@ -38,7 +38,7 @@ _PROBE_INTERVAL_MS = 3_600_000
 """A quiet shard is read at this interval: its position then proves that no record after it was missed."""
 _HOUR_MS = 3_600_000
 _READ_S_MAX = 5.0
-"""A shard delivers 2 MB a second, so several epochs read a range of many records."""
+"""A shard delivers 2 MB per second, so several epochs read a range of many records."""
 
 
 @dataclass(frozen=True)

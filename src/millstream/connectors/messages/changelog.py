@@ -149,7 +149,7 @@ def _interleaved(
     """The rows of all changes in order, with their kinds; a previous row precedes the current one."""
     size = len(before)
     messages = np.repeat(np.arange(size)[is_known], np.where(is_update, 2, 1)[is_known])
-    # Of the two rows of an update the second repeats the message index of the first.
+    # The second of the two rows of an update repeats the message index of the first.
     is_second = np.zeros(len(messages), np.bool_)
     is_second[1:] = messages[1:] == messages[:-1]
     takes_after = is_insert[messages] | is_second
@@ -261,7 +261,7 @@ class ChangelogEncoder(MessageEncoder):
 
 
 def enveloped(rows: pa.Array, kinds: npt.NDArray[np.int8], format_name: str) -> pa.Array:
-    """Wraps rows, as JSON texts, in messages with their kind."""
+    """Wraps rows, as JSON strings, in messages with their kind."""
     is_insert = pa.array((kinds == RowKind.INSERT.value) | (kinds == RowKind.UPDATE_AFTER.value))
     insert_parts, delete_parts = _INSERT_PARTS[format_name], _DELETE_PARTS[format_name]
     heads, tails = (

@@ -1,6 +1,6 @@
 """Encodes rows as CSV messages, column by column.
 
-Each field becomes a column of texts, quoted where `CsvLines` quotes them, and the columns are joined row by row.
+Each field becomes a column of strings, quoted where `CsvLines` quotes them, and the columns are joined row by row.
 Invariant: the messages equal those of `CsvMessages.write`, which also writes the types unsupported here.
 """
 
@@ -58,7 +58,7 @@ class CsvEncoder(MessageEncoder):
         return pc.binary_join_element_wise(lines, self._messages.line_delimiter, "").cast(pa.binary())
 
     def _field(self, writer: tuple[Write, bool], column: pa.Array) -> pa.Array:
-        """The texts of a field, quoted where necessary; null is not quoted."""
+        """The strings of a field, quoted where necessary; null is not quoted."""
         write, is_bare = writer
         dialect = self._messages.dialect
         quote = dialect.quote or ""

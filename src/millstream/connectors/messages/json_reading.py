@@ -5,9 +5,9 @@ others. It is six times as fast as parsing document by document, and slightly mo
 messages that are certainly one object each, and types that both parse alike:
 
 - Messages are joined by line ends. Inside an object a '}' is never followed by a line end and a '{', nor is a line end
-  ever inside a text. So if each message starts with '{' and ends with '}', each holds at least one whole document, and
-  when Arrow returns as many documents as there are messages, each belongs to its own message.
-- For a repeated field, a text for a number, a lone surrogate: Arrow fails, and the slow parser decides.
+  ever inside a string. So if each message starts with '{' and ends with '}', each holds at least one whole document,
+  and when Arrow returns as many documents as there are messages, each belongs to its own message.
+- For a repeated field, a string for a number, a lone surrogate: Arrow fails, and the slow parser decides.
 - Dates, times and bytes are read as text and then converted (`_FINISHED`), where their form is certain.
   Otherwise the message is marked, and read by itself.
 - Arrow does not read MAP, TUPLE, BIG_INT, BIG_DEC and untyped parts: rows with them are parsed one by one,
@@ -155,7 +155,7 @@ class JsonDecoder(RowDecoder):
 
 
 def _objects(texts: pa.Array) -> tuple[pa.Array, Mask]:
-    """The texts without surrounding space, and the mask of those that look like one object readable by Arrow."""
+    """The strings without surrounding space, and the mask of those that look like one object readable by Arrow."""
     is_plain = _are_braced(texts)
     if not is_plain.all():
         texts = pc.utf8_trim(texts, characters=_SPACE)

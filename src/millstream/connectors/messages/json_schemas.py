@@ -1,8 +1,8 @@
 """Row types from JSON schemas, following Flink's converter.
 
-Whole numbers and fractions are BIG_DEC, a text with a format is a date or a time, one with `contentEncoding` base64 is
-bytes, an object is a row, a list of one type an array, a list of specified types a tuple. `null` in addition to another
-type has no effect, because every field may be null.
+Whole numbers and fractions are BIG_DEC, a string with a format is a date or a time, one with `contentEncoding` base64
+is bytes, an object is a row, a list of one type an array, a list of specified types a tuple. `null` in addition to
+another type has no effect, because every field may be null.
 """
 
 from __future__ import annotations

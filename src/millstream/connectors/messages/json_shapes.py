@@ -7,7 +7,7 @@ shape are marked, and read by other means: so a few bad documents among many cos
 A *shape* is a list of fields. The text before a value, from the quote that opens its name to the value's first byte,
 is its `lead`; the text between a value and the next name, or the end, is its `trail`. Both are compared byte by
 byte. They contain names, separators and quotes, so a document matches only if it is the same text except for the
-values. These are validated: texts without escapes and control characters, whole numbers, fractions, booleans.
+values. These are validated: strings without escapes and control characters, whole numbers, fractions, booleans.
 
 Invariant: a matching document has the values that JSON defines. A doubtful document does not match.
 """
@@ -243,7 +243,7 @@ class _Values:
         self.is_fit &= documents.is_at(place, constant)
 
     def column(self, number: int) -> pa.Array:
-        """The texts of one field's values; undefined where a document does not match. Alternating offsets
+        """The strings of one field's values; undefined where a document does not match. Alternating offsets
         of start and end of values form a view of the documents' own bytes, of which every second element is taken."""
         starts, ends = self._bounds[number]
         if not self.is_fit.all():
@@ -304,7 +304,7 @@ def _flags(column: pa.Array) -> Mask:
 
 
 def _replace_others(column: pa.Array, is_fit: Mask, other: str) -> pa.Array:
-    """The matching texts, and another text in place of the others."""
+    """The matching strings, and another text in place of the others."""
     return column if is_fit.all() else pc.if_else(pa.array(is_fit), column, other)
 
 

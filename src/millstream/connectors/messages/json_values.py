@@ -125,7 +125,7 @@ def holds_decimals(type_info: TypeInformation) -> bool:
 
 
 def quoted(text: str) -> str:
-    """A text as JSON.
+    """A string as JSON.
 
     >>> quoted('grüße "x"')
     '"grüße \\\\"x\\\\""'

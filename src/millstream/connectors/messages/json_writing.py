@@ -1,6 +1,6 @@
 """Encodes rows as JSON documents, column by column.
 
-Each field becomes a column of texts, and the columns are joined row by row. Invariant: the documents equal those of
+Each field becomes a column of strings, and the columns are joined row by row. Invariant: the documents equal those of
 `JsonDocuments.write` for each row.
 """
 

@@ -70,13 +70,13 @@ def narrow_whole(array: pa.Array, arrow: pa.DataType, doubt: Mask) -> pa.Array:
 
 
 def char_column(array: pa.Array, doubt: Mask) -> pa.Array:
-    """Texts of one character each."""
+    """Strings of one character each."""
     doubt |= np.asarray(pc.fill_null(pc.not_equal(pc.utf8_length(array), 1), False))
     return array
 
 
 def _in_form(array: pa.Array, form: str, doubt: Mask) -> pa.Array:
-    """The texts that match the form; the others are doubtful, and null here."""
+    """The strings that match the form; the others are doubtful, and null here."""
     fits = pc.fill_null(pc.match_substring_regex(array, form), True)
     if pc.all(fits, min_count=0).as_py():
         return array
@@ -104,7 +104,7 @@ def _timestamp(array: pa.Array, doubt: Mask) -> pa.Array:
 
 
 def instant_column(array: pa.Array, doubt: Mask) -> pa.Array:
-    """Texts as instants."""
+    """Strings as instants."""
     moments = _timestamp(array, doubt)
     nulls = np.asarray(moments.is_null()) if moments.null_count else None
     micros = np.asarray(pc.fill_null(moments.cast(pa.int64()), 0))
@@ -117,7 +117,7 @@ def instant_column(array: pa.Array, doubt: Mask) -> pa.Array:
 
 
 def bytes_column(array: pa.Array, doubt: Mask) -> pa.Array:
-    """Texts in base 64 as bytes."""
+    """Strings in base 64 as bytes."""
     decoded: list[bytes | None] = []
     for at, text in enumerate(array.to_pylist()):
         try:
@@ -176,7 +176,7 @@ def _decimal(type_info: DecimalTypeInfo) -> Finish:
 
 
 def finish_of_text(type_info: TypeInformation) -> Finish | None:
-    """The converter from a column of CSV texts to the type; None: value by value only."""
+    """The converter from a column of CSV strings to the type; None: value by value only."""
     plain = plain_type(type_info)
     if isinstance(plain, DecimalTypeInfo):
         return _decimal(plain)
@@ -200,7 +200,7 @@ def finish_of_text(type_info: TypeInformation) -> Finish | None:
 
 
 def temporal_column(type_info: TypeInformation) -> Finish | None:
-    """The converter from texts to dates or times."""
+    """The converter from strings to dates or times."""
     columns: dict[TypeInformation, Finish] = {
         Types.SQL_DATE(): _date,
         Types.SQL_TIME(): _time,

@@ -133,7 +133,7 @@ def rabbit_errors(address: RabbitAddress, queue: str) -> Iterator[None]:
         yield
     except (raised.AuthenticationError, raised.ProbableAuthenticationError, raised.ProbableAccessDeniedError) as error:
         raise ConnectorError(
-            f"{place} denies access ({type(error).__name__}). Check user, password and virtual host"
+            f"{place} denied access ({type(error).__name__}). Check user, password and virtual host"
         ) from None
     except raised.ChannelClosedByBroker as error:
         reason = f"{place} refuses, for queue {queue!r}: {error.reply_code} {error.reply_text}"

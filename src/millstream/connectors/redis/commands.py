@@ -1,4 +1,4 @@
-"""Converts records to Redis commands, each a list of texts and bytes, in the task.
+"""Converts records to Redis commands, each a list of strings and bytes, in the task.
 
 A deleted row (`RowKind.DELETE`) deletes its key, and so does one whose value is None. The first half of an update
 (`RowKind.UPDATE_BEFORE`) has no command: its second half is sufficient.
@@ -60,8 +60,9 @@ def command_columns(maker: CommandMaker, batch: Batch) -> pa.RecordBatch:
             )
         if command[0].upper() in _ELSEWHERE:
             raise ProgramError(
-                f"a Redis command is {command[0].decode()!r}: all commands of a sink run in one database. Name it at "
-                "the end of the url, redis://host:6379/1, and use one sink per database"
+                f"a Redis command is {command[0].decode()!r}: all commands of a sink run in one database. Put its "
+                "number at the end of the URL,"
+                " redis://host:6379/1, and use one sink per database"
             )
     return pa.RecordBatch.from_arrays([pa.array(commands, COMMANDS.field(0).type)], schema=COMMANDS)
 
@@ -211,7 +212,7 @@ def _keys(batch: Batch, key: Field, prefix: str) -> list[Argument]:
         if text is None:
             raise TypeMismatchError(
                 f"the key {key!r} of {batch.values()[at]!r} is None, but Redis keys cannot be None. Filter such "
-                f"records, or set a key",
+                "records, or set a key",
                 value=batch.values()[at],
             )
         keys.append(prefix.encode() + text if isinstance(text, bytes) else prefix + text)

@@ -155,7 +155,7 @@ def _errors_of(place: str) -> Iterator[None]:
     try:
         yield
     except (redis.AuthenticationError, redis.exceptions.AuthorizationError) as error:
-        message = f"Redis at {place} denies access ({error}). Check user and password in the url"
+        message = f"Redis at {place} denied access ({error}). Check user and password in the url"
         raise ConnectorError(message) from None
     except (redis.ConnectionError, redis.TimeoutError, redis.exceptions.BusyLoadingError) as error:
         if (reason := certificate_refusal(error)) is not None:
@@ -176,7 +176,7 @@ def _refused(place: str, reason: str, command: _Command) -> ConnectorError:
     shown = " ".join(repr(word[:80])[1:] for word in words[:4]) + (" …" if len(words) > 4 else "")
     message = (
         f"Redis at {place} refuses the command {shown}: {reason}. The commands before it were run, and are not run "
-        f"again"
+        "again"
     )
     if reason.startswith(_ABOUT_US):
         return ConnectorError(f"{message}. Grant the permission to the user of the url, and start the job again")

@@ -121,7 +121,7 @@ class TableFactory(ABC):
         raise NotImplementedError
 
     def partitions(self, table: TableDefinition) -> list[dict[str, str]]:
-        """The existing partitions, as texts by column name; in order."""
+        """The existing partitions, as strings by column name; in order."""
         raise NotImplementedError
 
     def emitted_changes(self, options: Mapping[str, str]) -> tuple[str, ...]:

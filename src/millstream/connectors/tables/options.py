@@ -102,7 +102,7 @@ Did you mean 'rows-per-second'? It knows: rows-per-second
         return self._parsed(name, parse_bytes, "a size, such as '128 MB'")
 
     def choice(self, name: str, choices: Iterable[str]) -> str | None:
-        """One of several words."""
+        """An option whose value is one of `choices`."""
         words = tuple(choices)
         value = self.text(name)
         if value is None or value in words:
@@ -110,7 +110,7 @@ Did you mean 'rows-per-second'? It knows: rows-per-second
         raise self.wrong(name, f"one of {', '.join(words)}.{did_you_mean(value, words)}")
 
     def listed(self, name: str) -> tuple[str, ...]:
-        """Texts separated by semicolons."""
+        """Strings separated by semicolons."""
         value = self.text(name)
         return () if value is None else tuple(part.strip() for part in re.split("[;]", value) if part.strip())
 

@@ -36,7 +36,7 @@ class StateFactory(TableFactory):
 
     name = STATE_CONNECTOR
     options = (
-        TableOption("ttl", "how long an unchanged row is stored", default="for ever"),
+        TableOption("ttl", "how long an unchanged row is stored", default="forever"),
         TableOption(ARCHIVE_PATH, "a folder, or an address such as s3://bucket/folder, for old rows"),
         TableOption(_AFTER, "the age at which a row is archived"),
         TableOption(ARCHIVE_BY, "the time column of rows; default: the time of the last change"),

@@ -165,7 +165,9 @@ class Aggregates(AggregateFunction):
 
     def __init__(self, *, with_key: bool = True, **aggregates: Aggregate) -> None:
         if not aggregates:
-            raise refuse("Aggregates: none was named. Write Aggregates(clicks=count(), spend=sum('price'))")
+            raise refuse(
+                "Aggregates: found none, expected at least one. Write Aggregates(clicks=count(), spend=sum('price'))"
+            )
         for name, aggregate in aggregates.items():
             if not isinstance(aggregate, Aggregate):
                 raise refuse(
@@ -188,7 +190,7 @@ class Aggregates(AggregateFunction):
             measures = tuple(_typed(*named, stream_type) for named in self._aggregates.items())
         elif len(self._records) < len(measures):
             raise refuse(
-                "Aggregates: an expression is over columns, and the stream is untyped. Declare output_type= on the "
+                "Aggregates: an expression needs columns, but the stream is untyped. Declare output_type= on the "
                 "operator before"
             )
         bound._bind(stream_type, measures)
@@ -301,7 +303,7 @@ def _check_kind(kind: str, argument: AggregateArgument) -> None:
     ordered = basic is not None or arrow is None or rolls_in_columns("min", arrow)
     if kind in ("min", "max", "top_n") and not ordered:
         raise refuse(
-            f"{kind}: {subject} of {type_info} has no order here. Use a number, a text or a time, or write an "
+            f"{kind}: {subject} of {type_info} cannot be ordered. Use a number, a string or a time, or write an "
             "AggregateFunction"
         )
     if kind == "approx_distinct" and isinstance(plain_type(type_info), MapTypeInfo):

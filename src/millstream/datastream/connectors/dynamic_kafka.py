@@ -59,7 +59,7 @@ class SingleClusterTopicMetadataService(KafkaMetadataService):
         super().__init__()
         self.kafka_cluster_id = checked_text("SingleClusterTopicMetadataService, kafka_cluster_id", kafka_cluster_id)
         if not isinstance(properties, Mapping) or "bootstrap.servers" not in properties:
-            raise refuse("SingleClusterTopicMetadataService: properties is no dict with bootstrap.servers in it")
+            raise refuse("SingleClusterTopicMetadataService: properties must be a dict that contains bootstrap.servers")
         self._properties = dict(properties)
         start, stop = starting_offsets_initializer, stopping_offsets_initializer
         self._start = None if start is None else checked_rule("starting_offsets_initializer", start)
@@ -72,7 +72,7 @@ class KafkaStreamSubscriber:
     def __init__(self, j_kafka_stream_subscriber: Any = None, *, subscription: Subscription | None = None) -> None:
         no_java_object(self, j_kafka_stream_subscriber)
         if subscription is None:
-            raise refuse("KafkaStreamSubscriber: make a KafkaStreamSetSubscriber or a StreamPatternSubscriber")
+            raise refuse("KafkaStreamSubscriber: create a KafkaStreamSetSubscriber or a StreamPatternSubscriber")
         self._subscription = subscription
 
 
@@ -162,7 +162,7 @@ class DynamicKafkaSource(Source):
     def __init__(self, j_dynamic_kafka_source: Any = None, *, engine: EngineKafkaSource | None = None) -> None:
         no_java_object(self, j_dynamic_kafka_source)
         if engine is None:
-            raise refuse("DynamicKafkaSource: make one with DynamicKafkaSource.builder()….build()")
+            raise refuse("DynamicKafkaSource: create one with DynamicKafkaSource.builder()….build()")
         super().__init__(engine)
 
     @staticmethod

@@ -26,7 +26,7 @@ class HybridSource(Source):
     def __init__(self, j_hybrid_source: Any = None, *, engine: hybrid.HybridSource | None = None) -> None:
         no_java_object(self, j_hybrid_source)
         if engine is None:
-            raise refuse("HybridSource: make one with HybridSource.builder(first).add_source(next).build()")
+            raise refuse("HybridSource: create one with HybridSource.builder(first).add_source(next).build()")
         super().__init__(engine)
 
     @staticmethod

@@ -68,8 +68,9 @@ class JdbcConnectionOptions:
     def __init__(self, j_jdbc_connection_options: _Login) -> None:
         if not isinstance(j_jdbc_connection_options, _Login):
             raise ProgramError(
-                f"JdbcConnectionOptions: found {type(j_jdbc_connection_options).__name__}. "
-                "Make it by JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url(...).build()"
+                f"JdbcConnectionOptions: found {type(j_jdbc_connection_options).__name__}. Create it with "
+                "JdbcConnectionOptions"
+                ".JdbcConnectionOptionsBuilder().with_url(...).build()"
             )
         self._address, self._url = j_jdbc_connection_options.address, j_jdbc_connection_options.url
         self._driver_name = j_jdbc_connection_options.driver_name
@@ -188,7 +189,9 @@ class JdbcExecutionOptions:
 
 def _whole_number(method: str, value: int, least: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ProgramError(f"JdbcExecutionOptions.{method}: found {value!r}, expected a whole number from {least} on")
+        raise ProgramError(
+            f"JdbcExecutionOptions.{method}: found {value!r}, expected a whole number of at least {least}"
+        )
     return value
 
 

@@ -99,7 +99,7 @@ class PartitionKeyGenerator:
     def __init__(self, j_partition_key_generator: str | Callable[[Any], str]) -> None:
         rule = j_partition_key_generator
         if not callable(rule) and rule not in ("fixed", "random"):
-            raise refuse(f"PartitionKeyGenerator: found {rule!r}, expected a function from a record to a text")
+            raise refuse(f"PartitionKeyGenerator: found {rule!r}, expected a function from a record to a string")
         self._rule: KeyRule = rule
 
     @staticmethod
@@ -177,7 +177,7 @@ class KinesisFirehoseSink(Sink):
 
 def _built(what: str, sink: Any) -> AwsSink:
     if not isinstance(sink, AwsSink):
-        raise refuse(f"{what}: make one with {what}.builder()")
+        raise refuse(f"{what}: create one with {what}.builder()")
     return sink
 
 

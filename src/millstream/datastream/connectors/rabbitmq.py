@@ -45,7 +45,7 @@ class RMQConnectionConfig:
 
     def __init__(self, j_rmq_connection_config: Any = None) -> None:
         if not isinstance(j_rmq_connection_config, RabbitAddress):
-            raise refuse("RMQConnectionConfig: make one with RMQConnectionConfig.Builder()")
+            raise refuse("RMQConnectionConfig: create one with RMQConnectionConfig.Builder()")
         self._address = j_rmq_connection_config
 
     def __repr__(self) -> str:
@@ -116,7 +116,7 @@ class RMQConnectionConfig:
 
         def set_password(self, password: str) -> Self:
             if not isinstance(password, str):
-                raise refuse("RMQConnectionConfig: the password is not a text")
+                raise refuse("RMQConnectionConfig: the password is not a string")
             return self._with(password=password)
 
         def set_uri(self, uri: str) -> Self:

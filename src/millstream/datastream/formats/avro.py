@@ -45,12 +45,12 @@ class AvroSchema:
 
     def __init__(self, j_schema: Any = None, *, source: AvroSource | None = None) -> None:
         if source is None:
-            raise refuse("AvroSchema: make one with AvroSchema.parse_string(text) or AvroSchema.parse_file(path)")
+            raise refuse("AvroSchema: create one with AvroSchema.parse_string(text) or AvroSchema.parse_file(path)")
         self._source = source
 
     @staticmethod
     def parse_string(json_schema: str) -> AvroSchema:
-        """The schema in a text."""
+        """The schema in a string."""
         if not isinstance(json_schema, str):
             raise refuse_type(f"AvroSchema.parse_string: found {json_schema!r}, expected the schema's text, as JSON")
         source = AvroSource(json_schema)
@@ -122,7 +122,7 @@ class AvroBulkWriters:
 
     @staticmethod
     def for_generic_record(schema: AvroSchema) -> PartsWriterFactory:
-        """Of records of the schema, which are rows of `schema.get_row_type()`."""
+        """The writer of records of the schema, which are rows of `schema.get_row_type()`."""
         return PartsWriterFactory(AvroParts(_checked("AvroBulkWriters.for_generic_record", schema)))
 
 

@@ -43,7 +43,7 @@ class JsonRowDeserializationSchema(DeserializationSchema):
     ):
         super().__init__(j_deserialization_schema)
         if builder is None or builder._type_info is None:
-            raise refuse("JsonRowDeserializationSchema: make one with builder().type_info(row_type).build()")
+            raise refuse("JsonRowDeserializationSchema: create one with builder().type_info(row_type).build()")
         self._documents = JsonDocuments(builder._type_info, builder._fail_on_missing_field)
         self._ignore_parse_errors = builder._ignore_parse_errors
 
@@ -102,8 +102,9 @@ class JsonRowDeserializationSchema(DeserializationSchema):
         def build(self) -> JsonRowDeserializationSchema:
             if self._fail_on_missing_field and self._ignore_parse_errors:
                 raise refuse(
-                    "JsonRowDeserializationSchema: fail_on_missing_field() and ignore_parse_errors() contradict. "
-                    "Use one of them"
+                    "JsonRowDeserializationSchema: fail_on_missing_field() and ignore_parse_errors() contradict "
+                    "each other. Use one of them"
+                    ""
                 )
             return JsonRowDeserializationSchema(builder=self)
 
@@ -121,7 +122,7 @@ class JsonRowSerializationSchema(SerializationSchema):
     def __init__(self, j_serialization_schema: Any = None, *, row_type: RowTypeInfo | None = None) -> None:
         super().__init__(j_serialization_schema)
         if row_type is None:
-            raise refuse("JsonRowSerializationSchema: make one with builder().with_type_info(row_type).build()")
+            raise refuse("JsonRowSerializationSchema: create one with builder().with_type_info(row_type).build()")
         self._type_info = row_type
 
     @staticmethod

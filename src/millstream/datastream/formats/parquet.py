@@ -38,7 +38,7 @@ class AvroParquetWriters:
 
     @staticmethod
     def for_generic_record(schema: AvroSchema) -> PartsWriterFactory:
-        """Of rows of the schema's type."""
+        """The reader of rows of the schema's type."""
         return PartsWriterFactory(ParquetParts(_row_type_of("AvroParquetWriters", schema)))
 
 
@@ -80,7 +80,7 @@ class ParquetBulkWriters:
     def for_row_type(
         row_type: RowTypeInfo | DataType, hadoop_config: Configuration | None = None, utc_timestamp: bool = False
     ) -> PartsWriterFactory:
-        """Of rows of `row_type`."""
+        """The writer of rows of `row_type`."""
         return PartsWriterFactory(
             ParquetParts(checked_file_row("ParquetBulkWriters.for_row_type", row_type, hadoop_config))
         )

@@ -85,7 +85,7 @@ class KeyedProcessFunction(Function):
 
         @abstractmethod
         def time_domain(self) -> TimeDomain:
-            """Whether the timer is one of event time or of processing time."""
+            """Whether the timer is an event-time or a processing-time timer."""
 
     @abstractmethod
     def process_element(self, value: Any, ctx: Context) -> Iterable[Any] | None:
@@ -122,7 +122,7 @@ class KeyedCoProcessFunction(Function):
 
         @abstractmethod
         def time_domain(self) -> TimeDomain:
-            """Whether the timer is one of event time or of processing time."""
+            """Whether the timer is an event-time or a processing-time timer."""
 
     @abstractmethod
     def process_element1(self, value: Any, ctx: Context) -> Iterable[Any] | None:
@@ -214,7 +214,7 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, I
 
         @abstractmethod
         def time_domain(self) -> TimeDomain:
-            """Whether the timer is one of event time or of processing time."""
+            """Whether the timer is an event-time or a processing-time timer."""
 
         @abstractmethod
         def get_current_key(self) -> Any:

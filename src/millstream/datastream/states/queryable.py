@@ -49,10 +49,10 @@ class QueryableDescriptor:
 
 
 def checked_queryable_name(method: str, name: Any, before: str | None = None) -> str:
-    """`name`, if it is a text and the state has no other such name already."""
+    """`name`, if it is a string and the state has no other such name already."""
     new_name = checked_text(method, name)
     if before not in (None, new_name):
-        raise refuse(f"{method}: it is queryable as '{before}' already, and a state has one such name")
+        raise refuse(f"{method}: it is already queryable as '{before}', and a state has only one such name")
     return new_name
 
 

@@ -27,9 +27,9 @@ def _as_duration(ttl: Duration | Time | timedelta) -> Duration:
     elif isinstance(ttl, timedelta):
         ttl = Duration.of_millis(ttl // timedelta(milliseconds=1))
     if not isinstance(ttl, Duration):
-        raise refuse(f"StateTtlConfig: strategy {ttl!r}, expected a Duration, such as Duration.of_hours(1)")
+        raise refuse(f"StateTtlConfig: found {ttl!r}, expected a Duration, such as Duration.of_hours(1)")
     if duration_ms(ttl) <= 0:
-        raise refuse(f"StateTtlConfig: strategy {ttl!r}, expected a time above 0")
+        raise refuse(f"StateTtlConfig: found {ttl!r}, expected a positive duration")
     return ttl
 
 

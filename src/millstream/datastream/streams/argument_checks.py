@@ -131,10 +131,10 @@ def checked_truth(method: str, value: Any) -> bool:
 
 
 def checked_text(method: str, value: Any) -> str:
-    """`value`, if it is a text that is not empty."""
+    """`value`, if it is a string that is not empty."""
     if isinstance(value, str) and value.strip():
         return value
-    raise refuse(f"{method}: found {value!r}, expected a text that is not empty")
+    raise refuse(f"{method}: found {value!r}, expected a non-empty string")
 
 
 def checked_row_type(method: str, type_info: Any) -> RowTypeInfo:

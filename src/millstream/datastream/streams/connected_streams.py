@@ -43,7 +43,7 @@ def second_input(edges: tuple[Edge, ...]) -> tuple[Edge, ...]:
 def connected_environment(stream1: DataStream, stream2: DataStream) -> StreamExecutionEnvironment:
     """The environment of both streams."""
     if stream1._environment is not stream2._environment:
-        raise refuse("connect: the streams belong to different environments. Make them both from one")
+        raise refuse("connect: the streams belong to different environments. Create both in the same environment")
     return stream1._environment
 
 
@@ -116,7 +116,7 @@ class ConnectedStreams(MissingNameHints):
         if is_keyed != is_other_keyed:
             which = ("first", "second") if is_keyed else ("second", "first")
             raise refuse(
-                f"connect(...).{method}: the {which[0]} stream has a key and the {which[1]} has none. Key both, by "
+                f"connect(...).{method}: the {which[0]} stream is keyed and the {which[1]} is not. Key both, by "
                 "key_by(selector1, selector2) of the connection, or neither"
             )
         if is_keyed:
@@ -124,7 +124,7 @@ class ConnectedStreams(MissingNameHints):
             if first != second:
                 raise refuse(
                     f"connect(...).{method}: the keys of the two streams have different types, {first or 'undeclared'} "
-                    f"and {second or 'undeclared'}, so that no two would be equal. Use the same key_type= for both"
+                    f"and {second or 'undeclared'}, so no two keys would be equal. Use the same key_type= for both"
                 )
         return is_keyed
 

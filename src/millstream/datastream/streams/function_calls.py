@@ -123,7 +123,7 @@ def _calls(func: Any, function_class: type[Function]) -> Iterator[tuple[str, Cal
 
 
 def _overridden(kind: type, function_class: type[Function]) -> list[str]:
-    """The optional methods that this function class overrides: `open`, `on_timer` and the like."""
+    """The optional methods that this function class overrides, such as `open` and `on_timer`."""
     optional = [
         name
         for name, method in inspect.getmembers(function_class, inspect.isfunction)
@@ -143,7 +143,9 @@ def _check_arguments(subject: str, name: str, pattern: Callable[..., Any], call:
         hint = ". Results are yielded" if not _COLLECTORS.isdisjoint(signature.parameters) else ""
         raise refuse(f"{subject} {misfit}{hint}")
     if _has_swapped_context(list(signature.parameters), expected):
-        raise refuse(f"{subject} takes {signature}: the context is not in its place, expected ({', '.join(expected)})")
+        raise refuse(
+            f"{subject} takes {signature}: the context parameter is misplaced, expected ({', '.join(expected)})"
+        )
 
 
 def _has_swapped_context(names: list[str], expected: list[str]) -> bool:

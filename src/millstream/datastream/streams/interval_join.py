@@ -54,7 +54,7 @@ class IntervalJoin(MissingNameHints):
         if left_key != right_key:
             raise refuse(
                 f"interval_join: the keys of the two streams have different types, {left_key or 'undeclared'} and "
-                f"{right_key or 'undeclared'}, so that no two would be equal. Use the same key_type= for both"
+                f"{right_key or 'undeclared'}, so no two keys would be equal. Use the same key_type= for both"
             )
         self._left, self._right = left, right
 
@@ -159,8 +159,9 @@ class IntervalJoined(MissingNameHints):
         lower_ms, upper_ms = self._lower_ms + self._exclusive[0], self._upper_ms - self._exclusive[1]
         if lower_ms > upper_ms:
             raise refuse(
-                f"interval_join: the interval from {self._lower_ms} ms to {self._upper_ms} ms is empty without its "
-                "bounds. Widen it, or omit lower_bound_exclusive() and upper_bound_exclusive()"
+                f"interval_join: the interval from {self._lower_ms} ms to {self._upper_ms} ms is empty when its "
+                "bounds are excluded."
+                " Widen it, or omit lower_bound_exclusive() and upper_bound_exclusive()"
             )
         node = replace(
             operation,
@@ -210,7 +211,7 @@ def _row_type(
     else:
         advice = "Use a different name for each field"
     if isinstance(names, str) or not all(isinstance(name, str) and name for name in names):
-        raise refuse(f"{method}: found names={names!r}, expected a list of texts")
+        raise refuse(f"{method}: found names={names!r}, expected a list of strings")
     if len(names) != len(types):
         raise refuse(f"{method}: found {len(names)} names for {len(types)} fields. Pass one for each, left ones first")
     repeated = sorted({name for name in names if list(names).count(name) > 1})
@@ -225,7 +226,9 @@ _BOUND_MAX_MS = 2**62  # twice this still fits 64 bits
 def _bound_ms(which: str, bound: Any) -> int:
     if isinstance(bound, int) and not isinstance(bound, bool):
         if not -_BOUND_MAX_MS <= bound <= _BOUND_MAX_MS:
-            raise refuse(f"between: found {bound} ms as the {which} bound, expected at most {_BOUND_MAX_MS} either way")
+            raise refuse(
+                f"between: found {bound} ms as the {which} bound, expected at most {_BOUND_MAX_MS} in either direction"
+            )
         return bound
     if isinstance(bound, (Duration, Time, timedelta)):
         return duration_ms(bound)

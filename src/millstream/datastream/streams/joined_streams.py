@@ -167,7 +167,7 @@ class Where(_Step, Generic[Windows]):
         if first != second:
             raise refuse(
                 f"{self._call}.equal_to: the keys have different types, {first or 'undeclared'} by where() and "
-                f"{second or 'undeclared'} by equal_to(), so that no two would be equal. Use the same key_type= for "
+                f"{second or 'undeclared'} by equal_to(), so no two keys would be equal. Use the same key_type= for "
                 "both, or key both by fields of one type"
             )
         return EqualTo(self._stream1, keyed, self._method, self._windows_of)
@@ -185,7 +185,9 @@ class PairedStreams(_Step, Generic[Windows]):
         if not isinstance(stream2, DataStream):
             raise refuse(f"{self._method}: found {stream2!r} ({type(stream2).__name__}), expected a stream")
         if stream1.get_execution_environment() is not stream2.get_execution_environment():
-            raise refuse(f"{self._method}: the streams belong to different environments. Make them both from one")
+            raise refuse(
+                f"{self._method}: the streams belong to different environments. Create both in the same environment"
+            )
         self._stream1, self._stream2 = stream1, stream2
 
     def where(self, key_selector: Selector, key_type: TypeInformation | None = None) -> Where[Windows]:

@@ -278,7 +278,9 @@ class KeyedStream(UnnamedStream):
         _partitioned_by_key("partition_custom")
 
     def iterate(self, max_wait_time_ms: int = 0, *, rounds_max: int | None = None) -> NoReturn:
-        raise refuse("iterate: a loop begins before the key. Call iterate() before key_by(), and key_by() in the loop")
+        raise refuse(
+            "iterate: a loop cannot start on a keyed stream. Call iterate() before key_by(), and key_by() in the loop"
+        )
 
     def cache(self) -> NoReturn:
         raise refuse("cache: a keyed stream cannot be cached. Call it before key_by()")

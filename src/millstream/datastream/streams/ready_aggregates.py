@@ -116,5 +116,6 @@ def _check_kind(kind: str, field: int | str, field_type: TypeInformation, basic:
         raise refuse(f"sum({field!r}): found a field of {field_type}, expected a number. Map it to a number first")
     if kind != "sum" and basic is None and not time:
         raise refuse(
-            f"{kind}({field!r}): fields of {field_type} have no order here. Use a number, a text or a time, or reduce()"
+            f"{kind}({field!r}): fields of {field_type} cannot be ordered. Use a number, a string or a time, or "
+            "reduce()"
         )

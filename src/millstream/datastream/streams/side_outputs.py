@@ -74,7 +74,7 @@ class _UncertainError(Exception):
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether it refers to nothing. Lookups of attributes by name, and the creation of tags, end the search."""
+    """Whether a value refers to no other values. Raises for attribute lookups by name and for new tags."""
     if isinstance(value, type) and issubclass(value, SideTag):
         raise _UncertainError
     if isinstance(value, types.BuiltinFunctionType) and value in _BY_NAME:

@@ -210,7 +210,9 @@ class DataStream(OperatorControls, Partitionings, StreamOutputs):
             if not isinstance(stream, DataStream):
                 raise refuse(f"union: found {stream!r} ({type(stream).__name__}), expected streams")
             if stream._environment is not self._environment:
-                raise refuse("union: the streams belong to different environments. Make them all from one")
+                raise refuse(
+                    "union: the streams belong to different environments. Create all of them in the same environment"
+                )
             if stream._stream_type() != self._stream_type():
                 raise refuse(
                     f"union: the streams have different types, {self.get_type()} and {stream.get_type()}. "

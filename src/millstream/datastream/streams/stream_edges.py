@@ -1,7 +1,7 @@
 """The base of every stream object: an environment, and the edges along which its records travel.
 
-A stream has several edges after `union`, and an edge with a partitioning after `rebalance`, `key_by` and the like. It
-*owns* a node only if it has exactly one plain edge: only then can it be named or have a parallelism. Streams are
+A stream has several edges after `union`, and an edge with a partitioning after `rebalance`, `key_by` and similar calls.
+It *owns* a node only if it has exactly one plain edge: only then can it be named or have a parallelism. Streams are
 values: a transformation adds a node to the environment's graph and returns a new stream.
 
 The distribution of records to the subtasks of the next operator is a property of the edge into it, so `Partitionings`

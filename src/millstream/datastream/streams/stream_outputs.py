@@ -76,7 +76,8 @@ class StreamOutputs(StreamEdges):
         if not is_class and (callable(sink_func) or callable(getattr(sink_func, "invoke", None))):
             if isinstance(sink_func, Function):
                 raise refuse(
-                    f"add_sink: found a {type(sink_func).__name__}, which transforms; pass a sink or a callable"
+                    f"add_sink: found a {type(sink_func).__name__}, which is a transformation; pass a sink or a "
+                    "callable"
                 )
             check_takes("add_sink", getattr(sink_func, "invoke", sink_func), "value")
             return self._written(ForeachSink(sink_func), "Unnamed")
@@ -90,7 +91,7 @@ class StreamOutputs(StreamEdges):
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
         """Prints every record, prefixed by its subtask's number if there are several."""
         if sink_identifier is not None and not isinstance(sink_identifier, str):
-            raise refuse(f"print: found {sink_identifier!r} as the sink's identifier, expected a text")
+            raise refuse(f"print: found {sink_identifier!r} as the sink's identifier, expected a string")
         return self._written(PrintSink(sink_identifier), "Print to Std. Out")
 
     def to_spark(

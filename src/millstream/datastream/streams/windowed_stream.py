@@ -95,7 +95,7 @@ class _Windowed(WindowSettings):
     ) -> DataStream:
         """Folds the records of a window into an accumulator on arrival; `window_function` receives the result.
 
-        Built-in aggregates (`millstream.datastream.aggregates`) run in columns where possible.
+        Built-in aggregates (`millstream.datastream.aggregates`) run vectorised where possible.
         """
         function = checked_function("aggregate", aggregate_function, AggregateFunction, callables=False)
         declared = checked_output_type("aggregate", output_type)

@@ -273,7 +273,7 @@ class _CumulativeWindows(_FixedWindows[T]):
         self._step = checked_count(f"{name}, step", step)
         if max_size % step:
             raise refuse(
-                f"{name}: the maximum size of {max_size} ms is not a multiple of the step of {step} ms. Make it one"
+                f"{name}: the maximum size of {max_size} ms is not a multiple of the step of {step} ms. Use a multiple"
             )
         self._offset = _checked_offset(name, offset, max_size)
 

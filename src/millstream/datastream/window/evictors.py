@@ -109,7 +109,7 @@ class TimeEvictor(_OneTimeEvictor[T, W]):
 
     @staticmethod
     def of(window_size: DurationLike, do_evict_after: bool = False) -> TimeEvictor[Any, Any]:
-        """Of a duration."""
+        """Keeps the records of the last `window_size`."""
         return TimeEvictor(duration_ms(window_size), do_evict_after)
 
     def _evict(self, elements: list[TimestampedValue]) -> None:

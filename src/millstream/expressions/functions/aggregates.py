@@ -112,7 +112,7 @@ _aggregate("MAX(value)", (ANY,), _first, "The greatest value.")
 _aggregate("FIRST_VALUE(value)", (ANY,), _first, "The first value to arrive, of the rows still present.")
 _aggregate("LAST_VALUE(value)", (ANY,), _first, "The last value to arrive, of the rows still present.")
 _aggregate("SINGLE_VALUE(value)", (ANY,), _first, "The only value; an error if there are more.", "always")
-_aggregate("LISTAGG(text [, separator])", (TEXT_OR_NULL, optional(TEXT_OR_NULL)), STRING, "The texts, concatenated.")
+_aggregate("LISTAGG(text [, separator])", (TEXT_OR_NULL, optional(TEXT_OR_NULL)), STRING, "The strings, concatenated.")
 _aggregate(
     "COLLECT(value)",
     (ANY,),

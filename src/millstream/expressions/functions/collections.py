@@ -117,7 +117,7 @@ def _bind_item(arguments: Arguments) -> Binding:
         return Binding((collection, place), collection.element_type.nullable())
     if isinstance(collection, MapType):
         key = collection.key_type.with_nullability(place.is_nullable)
-        if is_text(key) and is_text(place):  # a text of any length may be searched
+        if is_text(key) and is_text(place):  # a string of any length may be searched
             return Binding((collection, place), collection.value_type.nullable())
         if not can_cast(place.nullable(), key.nullable(), explicit=False):
             raise refusal("the map", syntax, f"{key.nullable()} as its key", [place])
@@ -248,7 +248,7 @@ def _define_arrays() -> None:
     scalar("ARRAY_CONCAT(array, …)", [repeated(ARRAY)], same_as(0), doc, common=(0, -1), method="array_concat", **safe)
     for name, doc in (("ARRAY_MAX", "The greatest element."), ("ARRAY_MIN", "The least element.")):
         scalar(f"{name}(array)", [_SORTABLE], _element, doc, nulls="always", method=name.lower(), **safe)
-    doc = "The texts joined by a delimiter; NULLs are skipped unless replaced by a text."
+    doc = "The strings joined by a delimiter; NULLs are skipped unless replaced by a string."
     texts = [_TEXTS, TEXT, optional(TEXT)]
     scalar("ARRAY_JOIN(array, delimiter [, null_text])", texts, STRING, doc, method="array_join", **safe)
 

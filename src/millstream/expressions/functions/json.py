@@ -93,7 +93,7 @@ def _bind_object(arguments: Arguments) -> Binding:
     syntax = "JSON_OBJECT(key VALUE value, …)"
     keys, values = arguments.types[::2], arguments.types[1::2]
     if len(keys) != len(values) or not all(map(is_text, keys)):
-        raise refusal("JSON_OBJECT", syntax, "texts as keys, each with a value", arguments.types)
+        raise refusal("JSON_OBJECT", syntax, "strings as keys, each with a value", arguments.types)
     constants = [arguments.constant(place) for place in range(0, len(arguments), 2)]
     if not all(isinstance(key, str) for key in constants):
         raise SignatureError(f"a key of JSON_OBJECT must be a constant text and not NULL. Call it as {syntax}.")
@@ -119,7 +119,7 @@ def _define(syntax: str, doc: str, bind: Bind, **flags: Any) -> None:
 
 
 def _define_tests() -> None:
-    doc = "Whether a text is JSON of the specified kind; FALSE for NULL."
+    doc = "Whether a string is JSON of the specified kind; FALSE for NULL."
     boolean = BooleanType()
     safe: dict[str, Any] = {"nulls": "never", "may_fail": False, "is_expensive": True}
     scalar("text IS JSON", [TEXT], boolean, doc, FAMILY, name="IS JSON", method="is_json", **safe)
@@ -127,7 +127,7 @@ def _define_tests() -> None:
         noun = "JSON" if kind == "VALUE" else f"JSON's {kind.lower()}"
         for negation in ("", "NOT "):
             name = f"IS {negation}JSON {kind}"
-            doc = f"Whether a text is {negation.lower()}{noun}; NULL is not JSON."
+            doc = f"Whether a string is {negation.lower()}{noun}; NULL is not JSON."
             scalar(f"text {name}", [TEXT], boolean, doc, FAMILY, name=name, **safe)
 
 

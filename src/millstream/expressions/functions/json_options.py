@@ -94,7 +94,7 @@ def _constant(literal: Any) -> Any:
         return decimal.Decimal(value)
     if kind in (None, "TEXT", "BOOLEAN", "NULL", "VALUE") and not hasattr(value, "arguments"):
         return {"TRUE": True, "FALSE": False}.get(value, value) if kind == "BOOLEAN" else value
-    raise SignatureError("the DEFAULT of JSON_VALUE must be a constant: a text, a number, TRUE, FALSE or NULL")
+    raise SignatureError("the DEFAULT of JSON_VALUE must be a constant: a string, a number, TRUE, FALSE or NULL")
 
 
 def _of_type(value: Any, type_: DataType) -> Any:

@@ -1,4 +1,4 @@
-"""Three-valued logic: AND, OR, NOT, IS TRUE and the like."""
+"""Three-valued logic: AND, OR, NOT, IS TRUE and similar operators."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def _define_replacements_and_groups(expensive: dict[str, Any]) -> None:
         method="regexp_extract",
         **expensive,
     )
-    doc = "The texts of a group (default 1) in all matches."
+    doc = "The strings of a group (default 1) in all matches."
     texts = ArrayType(STRING)
     scalar(
         "REGEXP_EXTRACT_ALL(text, regex [, group])",

@@ -26,7 +26,7 @@ class SignatureError(ProgramError):
 class FunctionKind(Enum):
     SCALAR = "scalar"
     AGGREGATE = "aggregate"
-    TABLE = "table"  # returns rows: UNNEST and the like
+    TABLE = "table"  # returns rows: such as UNNEST
     WINDOW = "window"  # ROW_NUMBER, LAG
 
 

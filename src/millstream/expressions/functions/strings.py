@@ -75,7 +75,7 @@ def _choice_type(arguments: Arguments) -> DataType:
         raise SignatureError(f"ELT takes an index of 0 or more, got {index}. Call it as ELT(index, text, …).")
     shared = common_type(arguments.types[1:])
     if shared is None:
-        raise SignatureError("ELT takes only texts or only bytes. Call it as ELT(index, text, …).")
+        raise SignatureError("ELT takes only strings or only bytes. Call it as ELT(index, text, …).")
     return shared
 
 
@@ -153,7 +153,7 @@ def _define_parts() -> None:
         may_fail=False,
         method="elt",
     )
-    doc = "Keys and values of a text like `a=1,b=2`; the delimiters are patterns."
+    doc = "Keys and values of a string like `a=1,b=2`; the delimiters are patterns."
     scalar(
         "STR_TO_MAP(text [, pairs [, values]])",
         [TEXT, optional(TEXT), optional(TEXT)],
@@ -167,10 +167,10 @@ def _define_parts() -> None:
 
 
 def _define_changes() -> None:
-    scalar("text || text", [TEXT, TEXT], _concat_type, "Both texts, concatenated.", FAMILY, name="||", may_fail=False)
-    doc = "The texts, concatenated."
+    scalar("text || text", [TEXT, TEXT], _concat_type, "Both strings, concatenated.", FAMILY, name="||", may_fail=False)
+    doc = "The strings, concatenated."
     scalar("CONCAT(text, …)", [repeated(TEXT)], STRING, doc, FAMILY, may_fail=False, method="concat")
-    doc = "The texts that are not NULL, joined by a separator."
+    doc = "The strings that are not NULL, joined by a separator."
     scalar("CONCAT_WS(separator, text, …)", [TEXT, repeated(optional(TEXT))], STRING, doc, FAMILY, may_fail=False)
     doc = "The text stripped of characters (default: blanks) at both ends, or at one."
     scalar(
@@ -251,7 +251,7 @@ def _define_layouts() -> None:
 
 
 def _define_searches() -> None:
-    doc = "The position of a text in another, from 1; 0 if it is absent."
+    doc = "The position of a string in another, from 1; 0 if it is absent."
     sought = [TEXT, TEXT, optional(WHOLE)]
     scalar("POSITION(text IN other [FROM start])", sought, _INT, doc, FAMILY, may_fail=False, method="position")
     scalar("LOCATE(text, other [, start])", sought, _INT, doc, FAMILY, may_fail=False, method="locate")

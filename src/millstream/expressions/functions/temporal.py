@@ -233,7 +233,7 @@ def _define_text() -> None:
     for syntax, parameters, result, doc, is_expensive in rows:
         scalar(syntax, parameters, result, doc, FAMILY, nulls="always", is_expensive=is_expensive)
     moment = (
-        "A moment, from a number since 1970 with a number of fractional digits (default 3), or from text as local "
+        "An instant, from a number since 1970 with a number of fractional digits (default 3), or from text as local "
         "time of a zone (default UTC)."
     )
     scalar(_TO_LTZ, (), LocalZonedTimestampType(3), moment, FAMILY, bind=_bind_moment, method="to_timestamp_ltz")

@@ -342,7 +342,7 @@ def _state(progress: JobProgress) -> str:
 
 
 def first_line(text: str) -> str:
-    """The first line of a text."""
+    """The first line of a string."""
     return text.strip().splitlines()[0] if text.strip() else ""
 
 

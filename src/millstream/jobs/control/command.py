@@ -14,7 +14,7 @@ from millstream.errors import JobFailedError
 
 __all__ = ["Command", "Parameter"]
 
-_KINDS = {int: "a whole number", bool: "true or false", str: "a text"}
+_KINDS = {int: "a whole number", bool: "true or false", str: "a string"}
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Command:
         unknown = sorted(arguments.keys() - self.parameters.keys())
         if unknown:
             takes = ", ".join(sorted(self.parameters)) or "none"
-            raise JobFailedError(f"found the argument {unknown[0]!r}, which is not known here; it takes {takes}")
+            raise JobFailedError(f"found the argument {unknown[0]!r}, which is unknown; it takes {takes}")
         values = {name: value for name, value in arguments.items() if value is not None}
         for name, parameter in self.parameters.items():
             if name not in values and parameter.required:

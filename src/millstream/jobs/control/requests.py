@@ -298,7 +298,7 @@ class RequestServer:
         try:
             request = self._mailbox.request(id)
             if request is not None and id in self._earlier and not self._is_question(request):
-                raise JobFailedError("the request was made before the job ran. Send it again")
+                raise JobFailedError("the request was made before the job started. Send it again")
         except JobFailedError as refusal:
             self._mailbox.answer(id, Answer(done=True, ok=False, text=str(refusal)))
             return

@@ -218,8 +218,9 @@ class Committer:
             elif time.monotonic() - since_s > patience_s:
                 raise _LostError(
                     f"{missing[0]} and {len(missing) - 1} more files of acknowledged epochs were not uploaded "
-                    f"within {patience_s:.0f} s, and the store answers: is a machine lost, or cut off from the "
-                    "store? The epochs that ran ahead are run again"
+                    f"within {patience_s:.0f} s, although the store responds: a machine may be lost, or cut off "
+                    "from the store."
+                    " The epochs that ran ahead are run again"
                 )
             if missing:
                 if time.monotonic() > unsent_s:

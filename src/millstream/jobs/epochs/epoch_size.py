@@ -31,7 +31,7 @@ that cannot be halved, because it is one record or one block, is doubled.
 The last epochs also decide whether the job should change its parallelism (`decide_parallelism`). **Up** when epochs
 take longer than the target while input lags: work is waiting, and more subtasks would shorten it. **Down** when epochs
 are so short that even a proportional slowdown would leave them well below the target, and no input lags. Long epochs
-without lag are no reason: an epoch that has caught up is as long as its input makes it.
+without lag are not a reason: an epoch that has caught up is as long as its input makes it.
 
 Hysteresis prevents oscillation under constant load: several epochs in a row must agree (`AGREEING`; any single epoch
 may be slow), nothing changes within the cooldown after a change, and a step down requires that the worst-case epoch

@@ -212,7 +212,7 @@ def _whole_epoch_advice(message: str, log: ManifestLog, store: Store) -> str:
     epoch = _newest_whole_epoch(log, store, match.group())
     if epoch is None:
         return " No retained epoch is whole without that file."
-    return f" The newest epoch that is still whole is {epoch}."
+    return f" The newest intact epoch is {epoch}."
 
 
 # --- failures without consequences -----------------------------------------------------------------------------

@@ -288,9 +288,11 @@ def _check_none_vanished(
         more = f" and {len(vanished) - 1} more" if len(vanished) > 1 else ""
         raise StoreError(
             f"source '{planned.uid}' ({planned.source.describe()}) no longer lists split '{vanished[0]}'{more}, which "
-            f"the job has read to {positions[vanished[0]].offset!r} and not to its end: the rest of it would be "
-            "missing. Bring it back (a file, a partition, the input this job was started with), or, to do without, "
-            "set another uid for the source and start with --allow-non-restored-state: it is then read anew."
+            f"the job has read to {positions[vanished[0]].offset!r} and not to its end: its remaining records would "
+            "be lost."
+            " Restore it (a file, a partition, the input this job was started with), or, to continue without it, "
+            "set another uid"
+            " for the source and start with --allow-non-restored-state: it is then read from the start."
         )
 
 

@@ -79,7 +79,7 @@ def _check(plan: Plan, acknowledgements: list[Acknowledgement]) -> None:
     expected = {(stage.index, subtask) for stage in plan.stages for subtask in range(stage.width)}
     if len(by_task) != len(acknowledgements) or set(by_task) != expected:
         missing, doubled = sorted(expected - set(by_task)), len(acknowledgements) - len(by_task)
-        raise MixedEpochError(f"tasks that did not acknowledge (stage, subtask): {missing}; twice did {doubled}")
+        raise MixedEpochError(f"tasks without an acknowledgement (stage, subtask): {missing}; with two: {doubled}")
     for stage in plan.stages[1:]:
         before = plan.stages[stage.index - 1]
         attempts = attempts_sum([by_task[before.index, subtask].nonce for subtask in range(before.width)])

@@ -76,8 +76,9 @@ class RefusedOutput:
             own, folder = shown_address(self._store.url), shown_address(refused.folder)
             raise type(error)(
                 f"{len(refused.rows)} refused rows of epoch {commit.epoch} cannot be written to {folder}: "
-                f"{error.message.rstrip('.')}. The epoch is published without them, and nothing after it is, until "
-                f"they are written. Make room there, or name another folder: "
+                f"{error.message.rstrip('.')}. The epoch is published without them, and no later epoch is published "
+                "until they are written. Free space there, or choose another folder"
+                ": "
                 f"`millstream refused {own} --set-aside FOLDER`"
             ) from error
         write_refused(self._store, replace(refused, files=tuple(files)))

@@ -178,7 +178,7 @@ class Sweeper:
         return [*self._store.list(STAGED), *self._store.list(SEGMENTS), *self._store.list(FINISHED)]
 
     def _remove_unnamed(self, newest: int, published: int, is_idle: Callable[[], bool]) -> bool:
-        """Remove the files that no manifest names, if a listing is due; whether these are all of them."""
+        """Remove the files that no manifest names, if a listing is due. Returns False if some remain."""
         if self._passes_to_listing:
             self._passes_to_listing -= 1
             return True

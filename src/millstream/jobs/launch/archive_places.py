@@ -30,7 +30,7 @@ def check_archive_places(plan: Plan, store: Store) -> None:
             )
         if folder in owners:
             raise ProgramError(
-                f"'{owners[folder]}' and '{node.name}' have one archive, {shown}. Set an 'archive.path' for each "
+                f"'{owners[folder]}' and '{node.name}' share one archive, {shown}. Set an 'archive.path' for each "
                 "of them",
                 at=str(node.site),
             )

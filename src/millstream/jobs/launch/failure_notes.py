@@ -22,7 +22,7 @@ _KINDS_MAX = 100
 
 
 class FailureNotes:
-    """The failures of one job. `write` takes a text and its level."""
+    """The failures of one job. `write` takes a string and its level."""
 
     def __init__(self, write: Callable[[str, int], None]) -> None:
         self._write = write

@@ -25,7 +25,7 @@ from millstream.storage.store import Store
 __all__ = ["JobEnd"]
 
 _LOG_BYTES_MAX = 64 << 20
-"""Of a longer log only the end is copied."""
+"""The copied size of a log; only the end of a longer one is copied."""
 
 
 @dataclass(frozen=True)

@@ -163,7 +163,7 @@ def past_epoch(snapshot: str) -> PastEpoch:
     reader = state_reader.open(snapshot)
     if reader.store.exists(savepoint_name()):
         raise StoreError(
-            f"{snapshot} is a savepoint, which holds one epoch; a replay needs the one before as well. Replay it in "
+            f"{snapshot} is a savepoint, which contains one epoch; a replay also needs the previous one. Replay it in "
             "the job's own store: STORE@EPOCH"
         )
     committed = reader.at()

@@ -230,7 +230,7 @@ def retention_policy(configuration: Mapping[str, str]) -> RetentionPolicy:
     every_ms = options.read(options.RETENTION_INTERVAL, configuration)
     for_ms = options.read(options.RETENTION_PERIOD, configuration)
     if keep_last < 1:
-        raise ConfigurationError(f"{key} is {keep_last}: the newest epoch always stays. Set 1 or more")
+        raise ConfigurationError(f"{key} is {keep_last}: the newest epoch is always retained. Set 1 or more")
     if every_ms is not None and every_ms < 1:
         raise ConfigurationError(f"{options.RETENTION_INTERVAL.key} is {every_ms} ms. Set a duration such as '1 h'")
     if for_ms is not None and every_ms is None:

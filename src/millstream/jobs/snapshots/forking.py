@@ -57,7 +57,7 @@ def claim_fork(store: Store, snapshot: StoredSnapshot, job: str, now_ms: int, pr
     if record.begins != beginning_of(snapshot):
         what = f"begins with {record.begins}" if record.begins else "began without a snapshot"
         raise StoreError(
-            f"store {store.url} belongs to job '{record.job}', which {what}, so it cannot begin with {snapshot.name}. "
+            f"store {store.url} belongs to job '{record.job}', which {what}, so it cannot start from {snapshot.name}. "
             "Start it without --from to continue it, or with another --store."
         )
     return record

@@ -211,8 +211,9 @@ def _go_back(
     holds_back = any(account.pending is not None for account in accounts_of(manifest).values())
     if published < newest.epoch and holds_back:
         raise StoreError(
-            f"store {store.url}: epoch {newest.epoch} is committed and not known to be published, and it may hold "
-            f"output that epoch {manifest.epoch} held back. Start the job once without --from, so that it is "
+            f"store {store.url}: epoch {newest.epoch} is committed and not known to be published, and it may "
+            "contain output that"
+            f" epoch {manifest.epoch} held back. Start the job once without --from, so that it is "
             "published, then go back."
         )
     # Its files must stay until a manifest names them again: a driver that still runs may be sweeping.
@@ -229,8 +230,8 @@ def _start_elsewhere(
     log = ManifestLog(store)
     if log.epochs():
         raise StoreError(
-            f"store {store.url} already has epochs of job '{plan.job_name}', so it cannot begin with {snapshot.name}. "
-            "To continue it start without --from; to begin anew use another --store."
+            f"store {store.url} already has epochs of job '{plan.job_name}', so it cannot start from {snapshot.name}. "
+            "To continue the job, start it without --from; to start from the snapshot, use another --store."
         )
     record = claim_fork(store, snapshot, plan.job_name, now_ms)
     manifest = _for_sinks(snapshot, manifest, sinks, store, record.job_id)

@@ -1,7 +1,7 @@
 """Rewrites the arguments of aggregates that are computed from something other than their operands.
 
-Covers JSON texts, rows without NULLs, and aggregates composed of another one: SINGLE_VALUE and PERCENTILE are functions
-of all values of a group, which ARRAY_AGG collects, also under retraction.
+Covers JSON strings, rows without NULLs, and aggregates composed of another one: SINGLE_VALUE and PERCENTILE are
+functions of all values of a group, which ARRAY_AGG collects, also under retraction.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def composed(
     if columns_of(percentage):
         raise problem("PERCENTILE takes a percentage that is a constant: a number from 0 to 1, or an ARRAY", node)
     if isinstance(percentage, Literal) and percentage.value is not None and not 0 <= percentage.value <= 1:
-        raise problem(f"PERCENTILE takes a percentage from 0 to 1, this is {percentage.value}", node)
+        raise problem(f"PERCENTILE takes a percentage from 0 to 1, found {percentage.value}", node)
     counted = as_type(value, DoubleType())
     if frequency:
         counted = system_call("ROW", [counted, as_type(frequency[0], BigIntType())], node)

@@ -153,7 +153,7 @@ def placed_arguments(function: UserFunction, call: syntax.Call) -> list[syntax.E
     by_name: dict[str, syntax.Expression] = {}
     for argument in call.arguments:
         if not isinstance(argument, syntax.Argument):
-            raise problem(f"{call.name}: arguments are by position or by name, not both", argument)
+            raise problem(f"{call.name}: pass arguments either by position or by name, not both", argument)
         if argument.name not in names:
             hint = did_you_mean(argument.name, names)
             words = f"{call.name} has no argument '{argument.name}': it has {', '.join(names)}.{hint}"

@@ -55,7 +55,7 @@ def bind_changelog(
     arguments = _arguments(call, function)
     table = arguments.get("INPUT")
     if not isinstance(table, syntax.TableArgument):
-        raise problem(f"{function}: input is a table: input => TABLE name, or TABLE (SELECT …)", table or call)
+        raise problem(f"{function}: input must be a table: input => TABLE name, or TABLE (SELECT …)", table or call)
     if table.order_by:
         raise problem(f"{function} takes no ORDER BY: changes keep the order of the input", table)
     relation = bind_table(table.relation)
@@ -80,7 +80,7 @@ def _arguments(call: syntax.Call, function: str) -> dict[str, syntax.Expression]
         if name not in names:
             raise problem(f"{function} has no argument '{name.lower()}': it has {', '.join(names).lower()}", argument)
         if name in named:
-            raise problem(f"{function}: the argument '{name.lower()}' occurs twice", argument)
+            raise problem(f"{function}: the argument '{name.lower()}' is passed twice", argument)
         named[name] = value
     return named
 
@@ -162,14 +162,14 @@ def _skips(arguments: Arguments) -> bool:
     if handling is None:
         return False
     if not isinstance(handling, syntax.Literal) or handling.value not in ("FAIL", "SKIP"):
-        raise problem(f"{_FROM}: invalid_op_handling is 'FAIL' or 'SKIP'", handling)
+        raise problem(f"{_FROM}: invalid_op_handling must be 'FAIL' or 'SKIP'", handling)
     return bool(handling.value == "SKIP")
 
 
 def _column(written: syntax.Expression, relation: Relation, function: str) -> int:
     bound = Scope.of(relation).resolve(written.parts, written) if isinstance(written, syntax.Name) else None
     if not isinstance(bound, Column):
-        raise problem(f"{function}: PARTITION BY names columns of its table", written)
+        raise problem(f"{function}: PARTITION BY must name columns of the input table", written)
     return bound.index
 
 
@@ -177,7 +177,7 @@ def _name(descriptor: syntax.Expression | None, function: str) -> str:
     if descriptor is None:
         return "op"
     if not isinstance(descriptor, syntax.Descriptor) or len(descriptor.columns) != 1:
-        raise problem(f"{function}: op is DESCRIPTOR(name), with one name", descriptor)
+        raise problem(f"{function}: op must be DESCRIPTOR(name) with a single column", descriptor)
     return descriptor.columns[0]
 
 
@@ -186,7 +186,9 @@ def _pairs(mapping: syntax.Expression, function: str) -> list[tuple[str, str]]:
     cells = mapping.arguments if isinstance(mapping, syntax.Call) and mapping.name.upper() == "MAP" else ()
     texts = [each.value for each in cells if isinstance(each, syntax.Literal) and isinstance(each.value, str)]
     if not texts or len(texts) != len(cells):
-        raise problem(f"{function}: op_mapping is a MAP of texts, as MAP['INSERT', 'I', 'DELETE', 'D']", mapping)
+        raise problem(
+            f"{function}: op_mapping must be a MAP of strings, such as MAP['INSERT', 'I', 'DELETE', 'D']", mapping
+        )
     return list(zip(texts[::2], texts[1::2], strict=True))
 
 

@@ -40,7 +40,7 @@ def bind_condition(written: syntax.Expression, binder: ExpressionBinder, clause:
     if isinstance(bound.type, NullType):
         return Literal(BooleanType(), None)
     if not isinstance(bound.type, BooleanType):
-        raise problem(f"{clause} clause must be a condition: this is {bound.type.nullable()}, not BOOLEAN", written)
+        raise problem(f"{clause} clause must be a condition: expected BOOLEAN, found {bound.type.nullable()}", written)
     return bound
 
 
@@ -209,10 +209,12 @@ def _field_at(operand: RowExpression, row: RowType, node: syntax.ItemAccess) -> 
     if isinstance(index, syntax.Literal) and index.kind == "TEXT":
         return field_of(operand, str(index.value), node)
     if not isinstance(index, syntax.Literal) or index.kind != "NUMBER" or not str(index.value).isdigit():
-        raise problem("A field of a row is a constant: its name, as row['field'], or its place from 1", node)
+        raise problem(
+            "A field of a row is selected by a constant: its name, as in row['field'], or its position, from 1", node
+        )
     place = int(index.value)
     if not 1 <= place <= len(row.fields):
-        raise problem(f"the row has {len(row.fields)} fields, and none at position {place}", node)
+        raise problem(f"the row has {len(row.fields)} fields, but none at position {place}", node)
     return field_of(operand, row.names[place - 1], node)
 
 

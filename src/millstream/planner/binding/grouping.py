@@ -97,7 +97,7 @@ class Grouping(ExpressionBinder):
             return
         if is_group_window(group):
             if self.window is not None:
-                raise problem("GROUP BY takes one window", group)
+                raise problem("GROUP BY accepts only one window", group)
             kind = GROUP_FUNCTIONS[group.name.upper()]
             time = self.plain.bind(group.arguments[0])
             sizes = legacy_sizes(kind, group.arguments[1:], group)
@@ -170,7 +170,7 @@ class Grouping(ExpressionBinder):
             return None
         name = node.name.upper()
         if name != "GROUP_ID" and not node.arguments:
-            raise problem(f"{name} takes groups: {name}(a, b)", node)
+            raise problem(f"{name} takes grouping expressions: {name}(a, b)", node)
         groups = []
         for argument in node.arguments:
             bound = self.plain.bind(argument)
@@ -321,7 +321,7 @@ class Grouping(ExpressionBinder):
             if isinstance(group, Column) and group.index == column:
                 return at
         name = self.input.schema.names[column]
-        raise problem(f"Expression '{name}' is not being grouped, and a subquery names it", self.node)
+        raise problem(f"Expression '{name}' is not being grouped, but a subquery refers to it", self.node)
 
     def _group_type(self, group: int) -> DataType:
         """The type of a group, nullable unless it is in every set."""
@@ -332,7 +332,7 @@ class Grouping(ExpressionBinder):
         return self.sets is None or group in self.plain_groups or all(group in each for each in self.sets)
 
     def _slot_names(self) -> list[str]:
-        """Passed-on columns keep their names; others are numbered."""
+        """Pass-through columns retain their names; others are numbered."""
         own = [*self.group_names, *([None] * (len(self.slots) - len(self.group_names)))]
         names: list[str] = []
         for index, slot in enumerate(self.slots):

@@ -50,7 +50,7 @@ def check_select_hints(hints: Sequence[Hint], scope: Scope) -> None:
                 there = f"there {'is' if len(names) == 1 else 'are'} {', '.join(names)}" if names else "it has no names"
                 raise problem(
                     f"{hint.name.upper()} names '{name}', and FROM has no table or alias of that name: {there}."
-                    f"{did_you_mean(name, names)} Of a subquery, write the hint behind its own SELECT",
+                    f"{did_you_mean(name, names)} For a subquery, write the hint after its own SELECT",
                     hint,
                 )
 
@@ -58,7 +58,7 @@ def check_select_hints(hints: Sequence[Hint], scope: Scope) -> None:
 def _check_name(hint: Hint, known: Sequence[str]) -> None:
     if hint.name.upper() not in known:
         near = did_you_mean(hint.name.upper(), (*_OF_SELECT, _OPTIONS))
-        raise problem(f"there is no hint '{hint.name}' here.{near} There {_listed(known)}", hint)
+        raise problem(f"the hint '{hint.name}' does not exist here.{near} There {_listed(known)}", hint)
 
 
 def _listed(names: Sequence[str]) -> str:

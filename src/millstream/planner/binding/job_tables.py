@@ -59,7 +59,7 @@ def bind_job_table(source: queries.NamedRelation, context: QueryContext) -> tupl
         return None
     if hinted_options(source.hints):
         raise problem(
-            f"a job stores '{'.'.join(source.parts)}': queries of it take no options. Leave the hint out, or "
+            f"a job stores '{'.'.join(source.parts)}', so queries on it take no options. Leave the hint out, or "
             "write FOR SYSTEM_TIME AS OF",
             source,
         )

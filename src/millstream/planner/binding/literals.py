@@ -83,7 +83,7 @@ def _moment(stamp: datetime.datetime, zone: str, written: syntax.Literal) -> dat
     rules = zone_of(zone)
     if rules is None:
         words = f"there is no time zone '{zone}' ('table.local-time-zone')"
-        raise problem(f"{words}. Name one as 'Europe/Berlin', or an offset as 'GMT+02:00'", written)
+        raise problem(f"{words}. Use a region such as 'Europe/Berlin' or an offset such as 'GMT+02:00'", written)
     return stamp.replace(tzinfo=rules.rules).astimezone(datetime.UTC)
 
 
@@ -97,7 +97,7 @@ def _number(text: str, node: syntax.Literal) -> Literal:
         if -(2**63) <= whole < 2**63:
             return Literal(BigIntType(False), whole)
         raise problem(
-            f"Numeric literal '{text}' out of range: a whole number is a BIGINT at most. Write {text}.0", node
+            f"Numeric literal '{text}' out of range: an integer literal is at most a BIGINT. Write {text}.0", node
         )
     # The precision is the number of digits: 0.908 has four.
     written = text.lstrip("+-")

@@ -56,7 +56,9 @@ def bind_lookup(
         raise not_yet("FOR SYSTEM_TIME AS OF", named)
     entry = _table(named, context)
     if kind not in (JoinKind.INNER, JoinKind.LEFT):
-        raise problem(f"a lookup join is INNER or LEFT, not {kind.value}: it cannot read unmatched table rows", source)
+        raise problem(
+            f"a lookup join supports only INNER and LEFT, not {kind.value}: it cannot read unmatched table rows", source
+        )
     columns = tuple(range(len(entry.read)))
     fields = tuple(Field(each.name, each.type) for each in entry.read)
     if kind is JoinKind.LEFT:
@@ -110,7 +112,7 @@ def _right_scope(source: queries.Relation, entry: TableEntry, fields: tuple[Fiel
     scope = Scope.of(relation).named(entry.path, relation.schema.names)
     if isinstance(source, queries.AliasedRelation):
         if source.columns:
-            raise problem("a lookup table keeps its column names: leave the column aliases out", source)
+            raise problem("a lookup table cannot have column aliases: leave them out", source)
         return scope.named((source.alias,))
     return scope
 

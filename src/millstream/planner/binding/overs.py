@@ -93,7 +93,7 @@ class OverCalls:
                 is_same = is_same and _frame_of(made.call) == _frame_of(other.call)
             if not is_same:
                 raise problem(
-                    "All aggregates must be computed on the same window. Put the others into a SELECT around this one",
+                    "All aggregates must be computed on the same window. Compute the others in an enclosing SELECT",
                     node,
                 )
 
@@ -104,7 +104,7 @@ class OverCalls:
         if spec.base is None:
             return spec
         if spec.base not in self._windows:
-            raise problem(f"Window '{spec.base}' not found: name it in a WINDOW clause", node)
+            raise problem(f"Window '{spec.base}' not found: define it in a WINDOW clause", node)
         base = self._windows[spec.base]
         return replace(
             spec,
@@ -240,11 +240,11 @@ def _distance(frame: syntax.Frame, bound: syntax.FrameBound, binder: ExpressionB
     is_fit = isinstance(amount.type, IntegralType) if is_rows else isinstance(amount.type, _MEASURED)
     if not isinstance(amount, Literal) or amount.value is None or not is_fit:
         wanted = "a constant number of rows" if is_rows else "a constant interval of days to milliseconds, or number"
-        raise problem(f"a bound of {frame.unit} is {wanted}", bound.amount)
+        raise problem(f"a bound of {frame.unit} must be {wanted}", bound.amount)
     if isinstance(amount.value, datetime.timedelta):
         distance: float = amount.value // datetime.timedelta(milliseconds=1)
     else:
         distance = float(amount.value) if isinstance(amount.type, FractionalType) else int(amount.value)
     if distance < 0:
-        raise problem("the distance of a bound is 0 or more: PRECEDING or FOLLOWING names its side", bound.amount)
+        raise problem("a frame offset must not be negative: PRECEDING or FOLLOWING gives the direction", bound.amount)
     return distance if bound.kind == side else -distance

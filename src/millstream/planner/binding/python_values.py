@@ -37,7 +37,7 @@ def python_literal(value: Any, type_: DataType | None, node: Node) -> Literal:
     """A Python value as a constant, of `type_` or an inferred type."""
     literal_type = type_ if type_ is not None else type_of_value(value)
     if literal_type is None:
-        raise problem(f"{value!r} has no SQL type: name its type, lit(value, DataTypes.…)", node)
+        raise problem(f"{value!r} has no SQL type. Specify one: lit(value, DataTypes.…)", node)
     if value is not None and type_ is None:
         literal_type = literal_type.not_null()
     literal = Literal(literal_type, value)

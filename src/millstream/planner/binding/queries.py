@@ -66,7 +66,7 @@ def _body(body: queries.QueryBody, context: QueryContext) -> Relation:
         return united(left, right, body.kind, body.all, body)
     if isinstance(body, queries.BoundTable):
         if body.session.store is not context.session.store:
-            raise ProgramError("in_: the tables are of two environments. Make both in one")
+            raise ProgramError("in_: the tables belong to different environments. Create both in the same one")
         relation: Relation = body.relation
         return relation
     raise problem(f"{type(body).__name__} is not a query", body)
@@ -78,7 +78,9 @@ def bind_values(
     """Rows of constants, with each column cast to a common type."""
     widths = {len(row) for row in rows}
     if len(widths) != 1:
-        raise problem(f"VALUES has rows of {' and '.join(map(str, sorted(widths)))} columns: all need the same", node)
+        raise problem(
+            f"VALUES has rows of {' and '.join(map(str, sorted(widths)))} columns: all rows need the same number", node
+        )
     bound = [[binder.bind(each) for each in row] for row in rows]
     types = []
     for index in range(widths.pop()):
@@ -199,7 +201,8 @@ def _order_key(written: syntax.Expression, binder: ExpressionBinder) -> RowExpre
             selected = ", ".join(binder.scope.names)
             raise problem(
                 f"ORDER BY {'.'.join(written.parts)}: it is not among the selected columns, which are {selected}. "
-                "DISTINCT, UNION and similar queries have no others: select it, too, or order by one of these",
+                "DISTINCT, UNION and similar queries can be ordered by selected columns only: select it as well, or "
+                "order by one of these",
                 written,
             ) from None
         raise

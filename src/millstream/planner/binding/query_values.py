@@ -76,7 +76,7 @@ class QueryValues:
         """A scalar subquery."""
         inner = self.inside(node.query)
         if len(inner.schema) != 1:
-            raise problem(f"A query as a value needs one column, and this one has {len(inner.schema)}", node)
+            raise problem(f"A scalar subquery must return one column, but this one returns {len(inner.schema)}", node)
         return self._value(inner, node)
 
     def exists(self, node: syntax.Exists) -> RowExpression:

@@ -55,8 +55,9 @@ def _normalised(relation: Relation, scan: Scan, entry: TableEntry, session: Plan
     if not entry.primary_key:
         name = f"Table {shown(entry.path)}" if entry.path else "The stream"
         raise SqlError(
-            f"{name} is a changelog of upserts, or of changes that may be repeated, and has no primary key, which "
-            "identifies the row to replace. Declare PRIMARY KEY (…) NOT ENFORCED"
+            f"{name} is a changelog of upserts, or of changes that may be repeated, but has no primary key to "
+            "identify the row to replace."
+            " Declare PRIMARY KEY (…) NOT ENFORCED"
         )
     return Normalise(relation.schema, relation, tuple(entry.names.index(name) for name in entry.primary_key))
 

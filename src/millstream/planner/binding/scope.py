@@ -129,7 +129,9 @@ class Scope:
         for length in range(len(parts) - 1, 0, -1):
             sources = [source for source in self.sources if source.answers_to(parts[:length])]
             if len(sources) > 1:
-                raise problem(f"'{'.'.join(parts[:length])}' names two relations here: give one another alias", node)
+                raise problem(
+                    f"'{'.'.join(parts[:length])}' refers to two relations: give one of them a different alias", node
+                )
             if sources:
                 return self._column_of(sources[0], parts[length:], node)
         matches = list(self._columns_named(parts[0]))

@@ -84,7 +84,7 @@ def _named(source: queries.NamedRelation, context: QueryContext) -> tuple[Relati
     options = hinted_options(source.hints)
     if len(source.parts) == 1 and source.parts[0] in context.ctes:
         if options:
-            raise problem(f"'{source.parts[0]}' is a query of WITH: hints can only be applied to tables", source)
+            raise problem(f"'{source.parts[0]}' is a WITH query: hints can only be applied to tables", source)
         relation = context.ctes[source.parts[0]]
         return relation, Scope.of(relation, source.parts[0])
     entry = context.session.find_table(source.parts)
@@ -175,7 +175,7 @@ def _join(source: queries.Join, context: QueryContext) -> tuple[Relation, Scope]
         return bind_temporal((left, left_scope), versions, source, kind, context)
     if is_correlated(source.right):
         if kind not in (JoinKind.INNER, JoinKind.LEFT):
-            raise problem(f"a function evaluated per row is joined with INNER or LEFT, not {kind.value}", source)
+            raise problem(f"a function evaluated per row supports only INNER and LEFT joins, not {kind.value}", source)
         made, both = bind_correlated(left, left_scope, source.right, kind, source.condition, context)
         equal, names_seen = _equal_names(source, left_scope, both, kind)
         if equal is not None:
@@ -245,7 +245,7 @@ def _lateral(
 ) -> tuple[Relation, Scope]:
     """Joins every row with the rows of a query evaluated for it."""
     if kind not in (JoinKind.INNER, JoinKind.LEFT):
-        raise problem(f"LATERAL is joined with INNER or LEFT, not {kind.value}", source)
+        raise problem(f"LATERAL supports only INNER and LEFT joins, not {kind.value}", source)
     right, width, conditions = lateral_query(query, left, replace(left_scope, outer=context.outer), context)
     right_scope = Scope((NamedSource(right.schema.fields[:width]),))
     if isinstance(source.right, queries.AliasedRelation):

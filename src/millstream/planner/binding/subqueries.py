@@ -124,7 +124,7 @@ def operands_of(operand: syntax.Expression, inner: Relation, node: syntax.Expres
     if isinstance(operand, syntax.RowValue):
         counts = f"{len(operand.values)} columns with a query of {width}"
         raise problem(f"IN (SELECT …) needs as many columns as values: this compares {counts}", node)
-    raise problem(f"IN (SELECT …) compares with one column, and the query has {width}", node)
+    raise problem(f"IN (SELECT …) compares with one column, but the query has {width}", node)
 
 
 _OUTER_NOTE = (

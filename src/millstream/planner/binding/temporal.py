@@ -202,7 +202,7 @@ def _by_key(
 ) -> RowExpression:
     """The condition with the version key as its only equality of both sides: the join looks versions up by it. Other
     conjuncts, equalities too, are evaluated on the matched version (wrapped in IS TRUE, which is equivalent), so that
-    no other comparison of moments is read as the version's."""
+    no other comparison of instants is read as the version's."""
     missing, parts = list(keys), []
     for part in conjuncts(condition):
         key = _key_of(part, width)

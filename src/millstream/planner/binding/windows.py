@@ -102,7 +102,7 @@ def window_arguments(call: syntax.Call, kind: WindowKind) -> WindowArguments:
         by_name: dict[str, syntax.Expression] = {}
         for argument in call.arguments:
             if not isinstance(argument, syntax.Argument):
-                raise problem(f"{kind.value}: arguments are by position or by name, not both", argument)
+                raise problem(f"{kind.value}: pass arguments either by position or by name, not both", argument)
             if argument.name.upper() not in names:
                 words = ", ".join(names)
                 raise problem(f"{kind.value} has no argument '{argument.name}': it has {words}", argument)
@@ -132,7 +132,7 @@ def assign_window(
     shape = _shape(kind, column, relation, arguments.sizes, session, arguments.time, call)
     if arguments.data.partition_by:
         if kind is not WindowKind.SESSION:
-            raise problem(f"{kind.value} takes no PARTITION BY: only sessions have a key", call)
+            raise problem(f"{kind.value} takes no PARTITION BY: only SESSION windows are keyed", call)
         shape = replace(shape, partition=tuple(_column(each, relation) for each in arguments.data.partition_by))
     time_type = relation.schema.fields[shape.time].type
     ends = TimestampType(3, False)
@@ -150,7 +150,7 @@ def _column(written: syntax.Expression, relation: Relation) -> int:
     """A PARTITION BY column of a session window."""
     bound = Scope.of(relation).resolve(written.parts, written) if isinstance(written, syntax.Name) else None
     if not isinstance(bound, Column):
-        raise problem("PARTITION BY of a window function names columns of its table", written)
+        raise problem("PARTITION BY of a window function must name columns of its input table", written)
     return bound.index
 
 
@@ -219,8 +219,10 @@ def _milliseconds(written: syntax.Expression, session: PlannerSession, kind: Win
     bound = ExpressionBinder(Scope(), session).bind(written)
     if isinstance(bound.type, YearMonthIntervalType):
         raise problem(
-            f"{kind.value}: {name.lower()} is an interval of days to seconds: months differ in length", written
+            f"{kind.value}: {name.lower()} must be an interval of days to seconds: months differ in length", written
         )
     if not isinstance(bound, Literal) or not isinstance(bound.value, datetime.timedelta):
-        raise problem(f"{kind.value}: {name.lower()} is a constant interval, as INTERVAL '10' MINUTE", written)
+        raise problem(
+            f"{kind.value}: {name.lower()} must be a constant interval, such as INTERVAL '10' MINUTE", written
+        )
     return round(bound.value / datetime.timedelta(milliseconds=1))

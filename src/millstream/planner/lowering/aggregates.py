@@ -178,13 +178,13 @@ def _separator(call: AggregateCall, constants: Constants) -> str:
     if separator is NO_ROWS:
         return ","
     if not isinstance(separator, str):
-        raise ProgramError("LISTAGG: the separator is a constant, as LISTAGG(word, '-')")
+        raise ProgramError("LISTAGG: the separator must be a constant, such as LISTAGG(word, '-')")
     return separator
 
 
 def _check_type(argument: DataType, wanted: type[DataType], function: str) -> None:
     if not isinstance(argument, wanted):
-        raise ProgramError(f"{function} of {argument}: it takes numbers. Cast the column")
+        raise ProgramError(f"{function} of {argument}: expected a number. Cast the column")
 
 
 def _check_groupable(argument: DataType, what: str) -> None:

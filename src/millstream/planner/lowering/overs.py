@@ -116,5 +116,5 @@ def _reach(call: OverCall, constants: Constants) -> int:
     if rows is NO_ROWS:
         return 1
     if not isinstance(rows, int):
-        raise ProgramError("LAG: the number of rows is a constant, as LAG(price, 2)")
+        raise ProgramError("LAG: the number of rows must be a constant, such as LAG(price, 2)")
     return rows

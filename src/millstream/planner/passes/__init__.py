@@ -74,6 +74,6 @@ def optimised(sinks: Sequence[Sink], session: PlannerSession) -> tuple[Sink, ...
             plan = each(plan, session)
     except RecursionError:
         raise SqlError(
-            "the plan is nested too deeply: write the rows of a part into a table, and read it from there"
+            "the plan is nested too deeply: write an intermediate result to a table, and read from that table"
         ) from None
     return plan

@@ -50,7 +50,7 @@ def _check_job_tables(sinks: tuple[Sink, ...]) -> None:
             continue
         if entry.path in seen:
             raise SqlError(
-                f"Two INSERTs are into '{'.'.join(entry.path)}', which the job stores as the result of one query. "
+                f"Two INSERTs write to '{'.'.join(entry.path)}', which the job stores as the result of one query. "
                 "Write one: INSERT INTO … SELECT … UNION ALL SELECT …"
             )
         seen.add(entry.path)

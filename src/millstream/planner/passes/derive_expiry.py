@@ -1,7 +1,7 @@
 """Derives an expiry for join rows that no later row can match, which bounds the join's state.
 
 If the condition requires a column of one side, whose later values exceed the watermark (`traits.bounds`), to be at most
-a moment of the other side's row, then nothing matches that row once the watermark has passed the moment. Only rows
+a moment of the other side's row, then nothing matches that row once the watermark has passed the instant. Only rows
 proven to be unneeded expire: late rows match as they would in a join that retains everything.
 
 A side whose rows may be deleted is retained, because the delete must find its row. So are the possible matches of rows
@@ -77,6 +77,6 @@ def _expiry(part: RowExpression, columns: range, bounds: Bounds) -> Expiry | Non
         if not used or not all(column in columns for column in used) or not is_deterministic(each.right):
             continue
         moment = moved(each.right, {column: column - columns.start for column in used})
-        # A later value is at least W + bound; shifted by the term's offset it must be at most the moment.
+        # A later value is at least W + bound; shifted by the term's offset it must be at most the instant.
         return Expiry(moment, 1 - term.offset_ms - bounds[term.column])
     return None

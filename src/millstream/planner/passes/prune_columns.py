@@ -83,7 +83,7 @@ def _all(relation: Relation) -> Wanted:
 
 
 def _needs(relation: Relation, wanted: Wanted) -> list[Wanted]:
-    """The columns that a relation needs of each input to compute the wanted ones."""
+    """The columns of each input that a relation needs to compute the wanted ones."""
     if isinstance(relation, Project):
         return [columns_of(*(relation.expressions[column] for column in wanted))]
     if isinstance(relation, Filter):

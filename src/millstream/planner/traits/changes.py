@@ -112,7 +112,7 @@ def scan_of(relation: Relation) -> Scan | None:
 
 
 def is_upserts(changes: Changes) -> bool:
-    """Whether rows replace others without retracting them. Plain inserts and deletes are no upserts."""
+    """Whether rows replace others without retracting them. Plain inserts and deletes are not upserts."""
     return RowKind.UPDATE_AFTER in changes and RowKind.UPDATE_BEFORE not in changes
 
 

@@ -1,4 +1,4 @@
-"""Reads comparisons of moments from conditions: a column plus a constant, compared with another."""
+"""Reads comparisons of instants from conditions: a column plus a constant, compared with another."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def is_moment(expression: RowExpression) -> bool:
 
 
 def comparison_of(part: RowExpression) -> Comparison | None:
-    """A conjunct that compares two moments; None for any other."""
+    """A conjunct that compares two instants; None for any other."""
     if not isinstance(part, Call) or part.function not in _MIRRORED or len(part.arguments) != 2:
         return None
     left, right = part.arguments
@@ -48,7 +48,7 @@ def comparison_of(part: RowExpression) -> Comparison | None:
 
 
 def time_term(expression: RowExpression) -> TimeTerm | None:
-    """A column of moments plus or minus a day-time constant; None for any other expression."""
+    """A column of instants plus or minus a day-time constant; None for any other expression."""
     if isinstance(expression, Column):
         return TimeTerm(expression.index) if is_moment(expression) else None
     if not isinstance(expression, Call) or expression.function not in ("+", "-") or len(expression.arguments) != 2:

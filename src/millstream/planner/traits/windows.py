@@ -148,7 +148,7 @@ def is_window_time(relation: Relation, column: int) -> bool:
 
 
 def _are_moments(relation: Relation) -> bool:
-    """Whether rows were assigned to windows by moments, which the session's zone shows as local times."""
+    """Whether rows were assigned to windows by instants, which the session's zone shows as local times."""
     while not isinstance(relation, WindowAssign | WindowAggregate) or relation.window.attached is not None:
         relation = relation.inputs[0]
     return isinstance(relation.input.schema.types[relation.window.time], LocalZonedTimestampType)

@@ -2,7 +2,7 @@
 
 The server is chosen as for single keys. All rows of one server belong to one epoch, which is in the metadata of the
 table; `QueryClient` brings those of several servers to one. An answer is accepted if it is of the requested job, has a
-row for every key, and is no larger than a server sends.
+row for every key, and is not larger than a server sends.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ class Trust:
         wrong = next((url for url, address in zip(named, addresses, strict=True) if address is None), None)
         if wrong is not None:
             raise ConfigurationError(
-                f"{redacted_address(wrong)[:100]!r} is no address of a server. Pass one as https://HOST:PORT."
+                f"{redacted_address(wrong)[:100]!r} is not an address of a server. Pass one as https://HOST:PORT."
             )
         self._named = {address for address in addresses if address is not None}
         patterns = [allow_hosts] if isinstance(allow_hosts, str) else allow_hosts
@@ -137,7 +137,7 @@ class Trust:
         """Why a server may not be contacted; None if it may. `http_url`: the HTTP address of the same server."""
         address = ServerAddress.parsed(url)
         if address is None or address.is_flight is not is_flight:
-            return "that is no address of a server. Check who can write registrations to the store."
+            return "that is not an address of a server. Check who can write registrations to the store."
         if address in self._named:
             return None
         http = ServerAddress.parsed(http_url)

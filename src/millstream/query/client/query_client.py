@@ -5,7 +5,7 @@ addresses. Keys are hashed here as the job hashes them, so a query goes to a ser
 stores the newest epoch of any answer and requests at least that (`If-Min-Epoch`): a server that lags is waited for or
 skipped. All values of one `get_many` or `read` belong to one epoch, even if several servers answered.
 
-Values are JSON's: a row is a dict, bytes are base64, decimals and times are texts. For columns with Arrow's types use
+Values are JSON's: a row is a dict, bytes are base64, decimals and times are strings. For columns with Arrow's types use
 `get_columns`; if the store can be read, `millstream.query` needs no server at all.
 """
 

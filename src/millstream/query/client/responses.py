@@ -66,7 +66,7 @@ class NoServerError(MillstreamError):
 
 
 class InvalidAnswer(ValueError):
-    """A response is no answer to the request."""
+    """A response is not an answer to the request."""
 
 
 @dataclass(frozen=True)
@@ -205,9 +205,9 @@ def json_of_body(body: bytes) -> dict[str, Any]:
     try:
         content = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise InvalidAnswer("its answer is no JSON") from error
+        raise InvalidAnswer("its answer is not JSON") from error
     if not isinstance(content, dict):
-        raise InvalidAnswer("its answer is no JSON object")
+        raise InvalidAnswer("its answer is not a JSON object")
     return content
 
 

@@ -217,10 +217,10 @@ class ImpatientProtocol(HttpToolsProtocol):
         self._cancel()
 
     def send_400_response(self, msg: str) -> None:
-        """The data received is no HTTP."""
+        """The data received is not HTTP."""
         self._refuse(
             MalformedError(
-                "the request is no HTTP/1.1 for one host and a path of it, or its head has more than 64 KiB. "
+                "the request is not HTTP/1.1 for one host and a path of it, or its head has more than 64 KiB. "
                 "/openapi.json describes the requests."
             )
         )
@@ -308,7 +308,7 @@ def impatient_loop(limits: Limits) -> asyncio.AbstractEventLoop:
 
 
 def tls_context(settings: ServerSettings) -> ssl.SSLContext | None:
-    """The TLS context, None without; raises ConfigurationError if the files are no certificate and its key."""
+    """The TLS context, None without; raises ConfigurationError if the files are not a certificate and its key."""
     certificate, private_key = settings.certificate, settings.private_key
     if certificate is None or private_key is None:
         return None

@@ -135,14 +135,14 @@ class FlightEndpoint(flight.FlightServerBase):  # type: ignore[misc]
         if "keys" in question:
             keys = question["keys"]
             if not isinstance(keys, list):
-                raise BadQuestionError("keys is no array. Send an array of keys.")
+                raise BadQuestionError("keys is not an array. Send an array of keys.")
             if len(keys) > self._limits.flight_keys_max:
                 raise too_many_keys(self._limits.flight_keys_max)
             typed = [key_of_json(key, state.key_type) for key in keys]
             try:
                 column = state.column(typed)
             except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-                raise BadQuestionError(f"the keys are no column of one type: {error}.") from error
+                raise BadQuestionError(f"the keys are not a column of one type: {error}.") from error
             batch = self._answers.columns(caller, name, column, epoch)
             table = pa.Table.from_batches([batch])
         else:
@@ -150,7 +150,7 @@ class FlightEndpoint(flight.FlightServerBase):  # type: ignore[misc]
             if isinstance(limit, bool) or not isinstance(limit, int) or not 0 < limit <= self._limits.flight_keys_max:
                 raise TooLargeError(f"limit is {str(limit)[:40]}. Send a number up to {self._limits.flight_keys_max}.")
             if prefix is not None and not (isinstance(prefix, str) and _is_text(prefix)):
-                raise BadQuestionError("prefix is no text. Send the beginning of the keys, as a text.")
+                raise BadQuestionError("prefix is not a string. Send the beginning of the keys, as a string.")
             table = self._bounded(self._answers.scanned(epoch, name, prefix, limit))
         return table.replace_schema_metadata(self._with_facts(table.schema, epoch).metadata)
 
@@ -240,7 +240,7 @@ def _question(data: bytes) -> dict[str, Any]:
     try:
         question = json.loads(bytes(data))
     except (ValueError, RecursionError) as error:
-        raise BadQuestionError('the question is no JSON object. Send {"state": "NAME"}.') from error
+        raise BadQuestionError('the question is not a JSON object. Send {"state": "NAME"}.') from error
     if not isinstance(question, dict) or not isinstance(question.get("state"), str):
         raise BadQuestionError('the question names no state. Send {"state": "NAME"}.')
     if len(question["state"]) > _NAME_CHARACTERS_MAX:
@@ -267,7 +267,7 @@ def _moment(question: dict[str, Any]) -> Moment:
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 10**12):
             raise BadQuestionError(f"{name} is {str(value)[:40]!r}. Send the number of an epoch.")
     if time is not None and not isinstance(time, str):
-        raise BadQuestionError("time is no text. Send milliseconds since 1970, or ISO 8601, in quotes.")
+        raise BadQuestionError("time is not a string. Send milliseconds since 1970, or ISO 8601, in quotes.")
     return Moment(epoch, time, epoch_min)
 
 

@@ -110,7 +110,7 @@ class PackingCheck:
     def is_packed(self, piece: bytes | memoryview) -> bool | None:
         """Whether it is compressed, after this piece; None if more of it must be seen.
 
-        Raises ValueError for data that is no message of Flight.
+        Raises ValueError for data that is not a Flight message.
         """
         at = 0
         self.seen_bytes += len(piece)
@@ -134,14 +134,14 @@ class PackingCheck:
         return None if self._left > 0 else self._packed
 
     def _begins_body(self, value: int) -> bool:
-        """The number of a field, or its length, is complete."""
+        """Handles a complete field number or length; returns whether the body begins."""
         assert self._tag is not None
         field, kind = self._tag >> 3, self._tag & 7
         self._tag = None
         if kind == _NUMBER:
             return False
         if kind != _BYTES or value > self._left:
-            raise ValueError("no message of Flight")
+            raise ValueError("not a Flight message")
         if field == _MESSAGE_BODY:
             if value != self._left:
                 raise ValueError("there is data after the body")

@@ -60,11 +60,11 @@ def check_key_type(kind: pa.DataType, depth: int = 0) -> None:
     >>> check_key_type(pa.map_(pa.string(), pa.int64()))
     Traceback (most recent call last):
     millstream.query.wire.refusals.BadQuestionError: a column of map<string, int64> is not accepted for keys. \
-    Send a plain column.
+Send a plain column.
     >>> check_key_type(pa.run_end_encoded(pa.int32(), pa.string()))
     Traceback (most recent call last):
     millstream.query.wire.refusals.BadQuestionError: a column of run_end_encoded<run_ends: int32, values: string> is \
-    not accepted for keys. Send a plain column.
+not accepted for keys. Send a plain column.
     """
     is_leaf = not pa.types.is_nested(kind) and not isinstance(kind, pa.BaseExtensionType)
     if pa.types.is_dictionary(kind):

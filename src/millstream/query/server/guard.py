@@ -100,7 +100,7 @@ class HostNames:
         >>> HostNames(frozenset({"localhost"}), "--allow-host").check("evil.example")
         Traceback (most recent call last):
         millstream.query.wire.refusals.MalformedError: this server does not answer for host 'evil.example'. Use its \
-        address, or allow the name (--allow-host).
+address, or allow the name (--allow-host).
         """
         host = host_of(host_header)
         if host not in self.names and not _is_address(host):

@@ -379,5 +379,5 @@ def moment_ms(text: str) -> int:
         return int(zoned.timestamp() * 1000)
     except (ValueError, OverflowError) as error:
         raise BadQuestionError(
-            f"time {text[:60]!r} is no time. Send milliseconds since 1970, or ISO 8601 (2026-11-15T10:00:00Z)."
+            f"time {text[:60]!r} is not a time. Send milliseconds since 1970, or ISO 8601 (2026-11-15T10:00:00Z)."
         ) from error

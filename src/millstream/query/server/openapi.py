@@ -230,7 +230,7 @@ EPOCH_MAX = 10**12 - 1
 
 JobInPath = Annotated[str, Path(description="The job's name or id.")]
 StateName = Annotated[str, Path(description="The name that the state was made queryable by.")]
-KeyText = Annotated[str, Path(description="A key: a text, a number, … in the form of the state's key type.")]
+KeyText = Annotated[str, Path(description="A key: a string, a number, … in the form of the state's key type.")]
 KeyFormat = Annotated[Literal["text", "json"], Query(description="json: the key is a JSON value.")]
 Epoch = Annotated[int | None, Query(ge=1, le=EPOCH_MAX, description="This retained epoch.")]
 Time = Annotated[str | None, Query(max_length=64, description="As of this time: ms since 1970, or ISO 8601.")]

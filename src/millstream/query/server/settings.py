@@ -75,7 +75,7 @@ class ServerSettings:
         >>> ServerSettings(host="0.0.0.0").checked()
         Traceback (most recent call last):
         millstream.errors.ConfigurationError: listening on 0.0.0.0 without tokens lets everyone who reaches this \
-        machine read the job's state. Set a file of tokens, or confirm that this is intended (--allow-anonymous).
+machine read the job's state. Set a file of tokens, or confirm that this is intended (--allow-anonymous).
         """
         if not is_loopback(self.host) and self.rights is None and not self.allow_anonymous:
             raise ConfigurationError(
@@ -95,7 +95,7 @@ class ServerSettings:
             except ValueError as error:
                 option = self.called("trusted-proxy", "trusted-proxies")
                 raise ConfigurationError(
-                    f"{option} {proxy!r} is no address. Set that of the proxy, such as 10.0.0.5 or 10.0.0.0/24."
+                    f"{option} {proxy!r} is not an address. Set that of the proxy, such as 10.0.0.5 or 10.0.0.0/24."
                 ) from error
         return self
 
@@ -143,7 +143,7 @@ def key_group_span(text: str) -> range:
     """
     first, dash, last = text.partition("-")
     if not (first.isdecimal() and (last.isdecimal() if dash else True)):
-        raise ConfigurationError(f"key groups {text!r} are no range. Write the first and the last: 0-63.")
+        raise ConfigurationError(f"key groups {text!r} are not a range. Write the first and the last: 0-63.")
     span = range(int(first), int(last if dash else first) + 1)
     if not span:
         raise ConfigurationError(f"key groups {text!r} end before they begin. Write the first and the last: 0-63.")

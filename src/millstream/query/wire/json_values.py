@@ -1,6 +1,6 @@
-"""Converts keys from texts and JSON, and values to JSON; by declared types, and never by unpickling.
+"""Converts keys from strings and JSON, and values to JSON; by declared types, and never by unpickling.
 
-    declared type         as a text in a path    as JSON
+    declared type         as a string in a path  as JSON
     STRING                itself                 text
     LONG, INT, …          digits                 number without a fraction
     DOUBLE, FLOAT         a number               number, or "NaN", "Infinity"
@@ -12,10 +12,10 @@
 
 Keys of tables have SQL types, which map to these (`key_types`); several columns are an array, or an object.
 
-A key without a declared type is a text in a path; with `key_format=json` it is a JSON value. Objects are rejected as
+A key without a declared type is a string in a path; with `key_format=json` it is a JSON value. Objects are rejected as
 keys without a type, because their fields are unknown. `key_columns` defines equality of keys: 1, 1.0 and true are one
 key if there is no type, and 1.0 is the key 1 if it is LONG. NaN and Infinity without a type are written as such,
-without quotes (standard JSON cannot express them, Python's reader and writer can): "NaN" is a text.
+without quotes (standard JSON cannot express them, Python's reader and writer can): "NaN" is a string.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ def key_of_json(value: Any, written: Any) -> Any:
     (('a', 1), (1, 2))
     >>> key_of_json("7", "LONG")
     Traceback (most recent call last):
-    millstream.query.wire.refusals.KeyMisfitError: key '7' is a text, and keys of this state are LONG. \
-    Send a whole number of 64 bits.
+    millstream.query.wire.refusals.KeyMisfitError: key '7' is a string, and keys of this state are LONG. \
+Send a whole number of 64 bits.
     """
     if value is None:
         return None
@@ -94,7 +94,7 @@ def key_of_json(value: Any, written: Any) -> Any:
     if written in _TRUTH and isinstance(value, bool):
         return value
     if written in _TRUTH or not isinstance(value, str):
-        raise _misfit(value, written, "Send true or false" if written in _TRUTH else "Send a text")
+        raise _misfit(value, written, "Send true or false" if written in _TRUTH else "Send a string")
     return value if written in ("STRING", "CHAR") else _from_text(value, written)
 
 
@@ -192,7 +192,7 @@ def _composed(value: Any, written: dict[str, Any]) -> Any:
 
 
 def _from_text(text: str, written: str) -> Any:
-    """Bytes, dates, times and decimals, which are texts in JSON."""
+    """Bytes, dates, times and decimals, which are strings in JSON."""
     if len(text) > _DIGITS_MAX:
         raise _misfit(text, written, "Send a shorter text")
     try:
@@ -238,7 +238,7 @@ def _float(value: Any, written: str) -> float:
 _INTEGER_BITS = {"BYTE": 8, "SHORT": 16, "INT": 32, "LONG": 64, "BIG_INT": 0}
 _FLOATS = ("FLOAT", "DOUBLE")
 _TRUTH = ("BOOLEAN",)
-_JSON_NAMES = {str: "a text", int: "a number", float: "a number", bool: "a truth value", dict: "an object"}
+_JSON_NAMES = {str: "a string", int: "a number", float: "a number", bool: "a truth value", dict: "an object"}
 
 
 def _misfit(value: Any, written: Any, advice: str) -> KeyMisfitError:

@@ -3,8 +3,8 @@
     {"sql": ["BIGINT", true]}                                    LONG
     {"sql": ["ROW", true, ["key0", ["VARCHAR", true, 9]], …]}    {"row": [["key0", "STRING"], …]}
 
-A manifest records the columns of a table with SQL types (`state.schemas.saved_sql_types`). Texts and numbers denote the
-same keys for both. A type that keys of the protocol cannot have keeps its name, with which it is rejected.
+A manifest records the columns of a table with SQL types (`state.schemas.saved_sql_types`). Strings and numbers denote
+the same keys for both. A type that keys of the protocol cannot have keeps its name, with which it is rejected.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@
     ├── SlowRequestError    408  the request itself did not arrive in time
     ├── TooOldError         412  this server has not reached the requested epoch
     ├── TooLargeError       413  more keys or bytes than one request may have
-    ├── NotJsonError        415  the body is no JSON
+    ├── NotJsonError        415  the body is not JSON
     ├── NotHereError        421  another server holds this key group
     ├── BadQuestionError    422  a parameter cannot be parsed
     │   ├── KeyMisfitError       a key is not of the state's key type
@@ -71,7 +71,7 @@ class Refusal(MillstreamError):
 
 
 class MalformedError(Refusal):
-    """The data received is no request to this server."""
+    """The data received is not a request to this server."""
 
     status, code = 400, "malformed"
 

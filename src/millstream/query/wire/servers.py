@@ -52,7 +52,7 @@ _TLS = {"http": False, "https": True, "grpc": False, "grpc+tcp": False, "grpc+tl
 
 @dataclass(frozen=True)
 class ServerAddress:
-    """The address of a server: `https://HOST:PORT`, `grpc+tls://HOST:PORT` and the like."""
+    """The address of a server: `https://HOST:PORT`, `grpc+tls://HOST:PORT`, …."""
 
     scheme: str
     host: str
@@ -70,7 +70,7 @@ class ServerAddress:
 
     @classmethod
     def parsed(cls, url: object) -> ServerAddress | None:
-        """The parts of a URL; None if it is no address of a server.
+        """The parts of a URL; None if it is not an address of a server.
 
         >>> ServerAddress.parsed("https://DB1:8787")
         ServerAddress(scheme='https', host='db1', port=8787)
@@ -254,6 +254,6 @@ class ServedState:
 
 
 def _is_shallow(written: Any, depth: int = 0) -> bool:
-    """Whether a written type is no deeper than real types are."""
+    """Whether a written type is not deeper than real types are."""
     inner = written.values() if isinstance(written, Mapping) else written if isinstance(written, list) else ()
     return depth < _TYPE_DEPTH_MAX and all(_is_shallow(part, depth + 1) for part in inner)

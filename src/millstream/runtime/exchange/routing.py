@@ -49,7 +49,7 @@ from millstream.state.keys.settled_keys import settled_keys
 __all__ = ["Keying", "Piece", "Router", "first_turn", "router_for"]
 
 _SAMPLE_ROWS = 1_024
-# Hashing a text costs several times a dictionary lookup, as long as the dictionary is small.
+# Hashing a string costs several times a dictionary lookup, as long as the dictionary is small.
 _REPEATS_MIN = 4
 # For up to this many receivers, one scan per receiver is faster than a sort by receiver.
 _RECEIVERS_FEW = 4
@@ -145,7 +145,7 @@ class Keying:
 
 
 def _column_of(array: pa.Array) -> KeyColumn:
-    """A key column; repeated texts are hashed once each.
+    """A key column; repeated strings are hashed once each.
 
     >>> texts = pa.array(["a", "b"] * 2_000)
     >>> _column_of(texts).hashes.tolist() == xxhash64_column(texts).tolist()

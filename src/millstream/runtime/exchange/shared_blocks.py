@@ -53,8 +53,8 @@ def shared_block_folder(folder: str) -> Iterator[None]:
     try:
         yield
     finally:
-        # Tasks of an epoch that failed or was cancelled may still run. The rename keeps them from creating a file
-        # after the last one was removed and before the folder is: the folder would remain, and fill until they end.
+        # Tasks of an epoch that failed or was cancelled may still run. The rename prevents them from creating a file
+        # between the removal of the files and that of the folder: the folder would remain and fill until they end.
         retired = f"{folder}-gone"
         with suppress(OSError):
             os.rename(folder, retired)

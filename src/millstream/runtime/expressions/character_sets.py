@@ -48,7 +48,7 @@ def of_ranges(ranges: Iterable[tuple[int, int]]) -> CodePoints:
 
 
 def of_characters(text: str) -> CodePoints:
-    """The set of a text's characters.
+    """The set of a string's characters.
 
     >>> of_characters("cab")
     ((97, 99),)

@@ -1,7 +1,7 @@
 """Formats columns of times by a pattern, each distinct text once.
 
 A pattern depends on local time only down to some unit: `yyyy-MM-dd` on days, `HH:mm` on minutes. Times are counted in
-that unit, each distinct count is formatted once, and the texts are distributed to the rows. If all texts have one
+that unit, each distinct count is formatted once, and the strings are distributed to the rows. If all strings have one
 length (patterns of digits), they are written as a matrix of bytes without a Python call per text. `format_moment` in
 `java_dates` is the reference.
 """
@@ -36,11 +36,11 @@ def format_column(
     valid: Bools | None = None,
     zone: Zone | None = None,
 ) -> pa.Array:
-    """Formats local times, in ticks (`rate` per second), by a pattern. With `zone`, `local` holds moments."""
+    """Formats local times, in ticks (`rate` per second), by a pattern. With `zone`, `local` holds instants."""
     rows = len(local)
     if zone is not None:
         offsets = zone.simple_offsets(local // rate)
-        # Texts may contain the offset, so equal local times may have different texts.
+        # Strings may contain the offset, so equal local times may have different strings.
         texts = [
             _text(parts, clock + offset * rate, rate, reader, zone, offset)
             for clock, offset in zip(local.tolist(), offsets.tolist(), strict=True)
@@ -98,7 +98,7 @@ def _are_common(keys: Int64s, step: int, rate: int) -> bool:
 
 
 def _fixed_writer(parts: tuple[Part, ...], reader: Reader) -> Callable[[Int64s, int], Bytes] | None:
-    """Returns a function that writes times as a matrix of bytes; None if the texts differ in length."""
+    """Returns a function that writes times as a matrix of bytes; None if the strings differ in length."""
     for part in parts:
         is_fraction = part.letter == "S" and (reader is Reader.FORMATTER or part.width == 3)
         if part.letter and part.letter not in "[]" and (part.letter, part.width) not in _DIGITS and not is_fraction:
@@ -135,7 +135,7 @@ def _fixed_writer(parts: tuple[Part, ...], reader: Reader) -> Callable[[Int64s, 
 
 
 def _array_of(matrix: Bytes, valid: Bools | None) -> pa.Array:
-    """The rows of a byte matrix as texts."""
+    """The rows of a byte matrix as strings."""
     rows, width = matrix.shape
     if rows * width > 2**31 - 1:
         halves = rows // 2

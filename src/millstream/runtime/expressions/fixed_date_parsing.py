@@ -1,7 +1,7 @@
 """Parses columns of text by a pattern of digits, without a Python call per text.
 
 Handles only the plain case: text of exactly the pattern's length, digits at the positions of digits, every number in
-its range, years from 1600. For these, Java's strict and lenient parsers and the SQL format agree. Texts not marked as
+its range, years from 1600. For these, Java's strict and lenient parsers and the SQL format agree. Strings not marked as
 `parsed` are left to the value-by-value implementation (`java_date_parsing`, `standard_dates`).
 """
 
@@ -25,7 +25,8 @@ _SECOND_NS = 1_000_000_000
 
 
 def standard_clocks(texts: pa.Array) -> tuple[Int64s, Bools]:
-    """Parses texts like '2020-02-29 12:34:56.789' or '2020-02-29' to nanoseconds of local time; marks parsed texts."""
+    """Parses strings like '2020-02-29 12:34:56.789' or '2020-02-29' to nanoseconds of local time; marks parsed
+    strings."""
     lengths = _lengths(texts)
     clocks, parsed = np.zeros(len(texts), np.int64), np.zeros(len(texts), np.bool_)
     for length in np.unique(lengths).tolist():
@@ -39,7 +40,7 @@ def standard_clocks(texts: pa.Array) -> tuple[Int64s, Bools]:
 
 
 def fixed_clocks(parts: tuple[Part, ...], texts: pa.Array) -> tuple[Int64s, Bools]:
-    """Parses texts by a pattern to nanoseconds of local time; marks parsed texts."""
+    """Parses strings by a pattern to nanoseconds of local time; marks parsed strings."""
     rows = len(texts)
     none_parsed = np.zeros(rows, np.int64), np.zeros(rows, np.bool_)
     width = _width(parts)
@@ -61,7 +62,7 @@ def fixed_clocks(parts: tuple[Part, ...], texts: pa.Array) -> tuple[Int64s, Bool
 
 
 def _width(parts: tuple[Part, ...]) -> int | None:
-    """The length in bytes of all texts; None unless the pattern consists of digits and includes a year."""
+    """The length in bytes of all strings; None unless the pattern consists of digits and includes a year."""
     width, letters = 0, [part.letter for part in parts if part.letter]
     for part in parts:
         if part.letter == "":
@@ -82,7 +83,7 @@ def _lengths(texts: pa.Array) -> npt.NDArray[np.int32]:
 
 
 def _lines(texts: pa.Array, places: npt.NDArray[np.intp], width: int) -> Bytes:
-    """The bytes of the texts at some places, a matrix row each."""
+    """The bytes of the strings at some places, a matrix row each."""
     offsets = _offsets(texts)
     data = np.frombuffer(texts.buffers()[2], np.uint8)
     if len(places) == len(texts):

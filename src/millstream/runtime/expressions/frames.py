@@ -25,7 +25,7 @@ DistinctResults = dict[int, Any]
 
 
 class Frame:
-    """Slots of `rows` rows. `selection`: their positions in the parent frame."""
+    """The slot values of `rows` rows. `selection`: the positions of these rows in the parent frame."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Frame:
         return self._indices
 
     def origin(self, row: int) -> int:
-        """The batch's row of a row of this frame."""
+        """The row number in the batch of a row of this frame."""
         frame: Frame | None = self
         while frame is not None and frame.selection is not None:
             row = int(frame.selection[row])

@@ -304,7 +304,7 @@ def _read_leniently(part: Part, keep: bool, source: _Text, fields: dict[str, int
         raise PatternError(f"parsing does not support the pattern letter {letter}")
 
 
-_DIGITS_MAX = 9  # Java's int; longer numbers are no date in any calendar
+_DIGITS_MAX = 9  # Java's int; longer numbers are not a date in any calendar
 
 
 def _read_number(width: int | None, source: _Text) -> int:

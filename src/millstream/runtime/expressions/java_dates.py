@@ -1,4 +1,4 @@
-"""Parses Java's date patterns into parts, and formats a moment by them.
+"""Parses Java's date patterns into parts, and formats an instant by them.
 
 Java has two classes for patterns, and Flink uses both: `DateTimeFormatter` for timestamps (DATE_FORMAT, TO_TIMESTAMP),
 `SimpleDateFormat` for seconds and text (FROM_UNIXTIME, UNIX_TIMESTAMP, CONVERT_TZ, TO_DATE with a format). Their
@@ -118,7 +118,7 @@ def _letter_part(letter: str, width: int, reader: Reader, depth: int) -> Part:
     return Part(letter, width, optional=depth)
 
 
-# --- one moment ---------------------------------------------------------------------------------------------------
+# --- one instant ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ class Moment:
 
 
 def format_moment(parts: tuple[Part, ...], moment: Moment, reader: Reader) -> str:
-    """Formats a moment by a pattern."""
+    """Formats an instant by a pattern."""
     write = _formatter_text if reader is Reader.FORMATTER else _simple_text
     return "".join(write(part, moment) if part.letter not in ("", "[", "]") else part.text for part in parts)
 

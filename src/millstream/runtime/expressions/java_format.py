@@ -1,4 +1,4 @@
-"""Java's `String.format` (`%-5d` and the like) for PRINTF. Raises `JavaFormatError` where Java rejects the format."""
+"""Java's `String.format` (such as `%-5d`) for PRINTF. Raises `JavaFormatError` where Java rejects the format."""
 
 from __future__ import annotations
 

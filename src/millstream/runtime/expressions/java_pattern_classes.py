@@ -69,7 +69,7 @@ class Flags:
     s: bool = False  # . matches line terminators
     x: bool = False  # blanks and comments are ignored
     d: bool = False  # only \n terminates a line
-    U: bool = False  # \w and the like cover all of Unicode
+    U: bool = False  # \w and similar classes cover all of Unicode
 
 
 class Cursor:

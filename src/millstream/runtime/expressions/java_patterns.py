@@ -4,7 +4,7 @@ A pattern is parsed once and translated twice: for RE2, which Arrow runs over a 
 which supports constructs that RE2 lacks (look-around, back-references, possessive quantifiers). Both translations mean
 exactly what Java means: classes are computed as sets of characters, case-insensitive letters are written in both cases,
 `.`, `^` and `$` are expanded, so that no flag is passed to either engine. `JavaPattern.re2` is None if RE2 cannot
-express the pattern; two conditions (`needs_plain_lines`, `needs_ascii`) restrict the texts for which RE2 is exact.
+express the pattern; two conditions (`needs_plain_lines`, `needs_ascii`) restrict the strings for which RE2 is exact.
 
 A pattern that Java rejects raises `PatternError` with the position. One that Java accepts but neither engine supports
 (`\X`, `\G`, a look-behind of many lengths) raises `UnsupportedPattern`, because NULL would be a wrong result.
@@ -33,8 +33,8 @@ class JavaPattern:
     group_count: int
     group_names: tuple[tuple[str, int], ...]
     certain_groups: frozenset[int]  # groups that participate in every match
-    needs_plain_lines: bool  # RE2 is exact only for texts without line terminators
-    needs_ascii: bool  # RE2 is exact only for ASCII texts
+    needs_plain_lines: bool  # RE2 is exact only for strings without line terminators
+    needs_ascii: bool  # RE2 is exact only for ASCII strings
 
     @cached_property
     def compiled(self) -> re.Pattern[str]:

@@ -16,7 +16,7 @@ _HALF = re.compile("[\ud800-\udfff]")
 _DIGITS = r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 _HEX = r"0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+"
 JAVA_NUMBER = re.compile(rf"[\0- ]*[+-]?(?:NaN|Infinity|(?:{_HEX}|{_DIGITS})[fFdD]?)[\0- ]*")
-"""The texts that Double.parseDouble accepts."""
+"""The strings that Double.parseDouble accepts."""
 _CHARSETS = {
     "us-ascii": "ascii",
     "utf-16": "utf-16-be",
@@ -28,7 +28,7 @@ _CHARSETS = {
 
 
 def units_of(text: str) -> str:
-    """The UTF-16 units of a text, one character each.
+    """The UTF-16 units of a string, one character each.
 
     >>> len(units_of("a😀"))
     3

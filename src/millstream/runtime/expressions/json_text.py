@@ -42,7 +42,7 @@ _SHORT = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f":
 
 
 class JsonError(ValueError):
-    """A text is not JSON, or a path has no match in it."""
+    """A string is not JSON, or a path has no match in it."""
 
 
 class WrittenNumber:
@@ -68,7 +68,7 @@ _DECODER = json.JSONDecoder(parse_float=decimal.Decimal, parse_constant=_reject)
 
 
 def check_nesting(text: str) -> None:
-    """Raises JsonError if a text is nested too deeply."""
+    """Raises JsonError if a string is nested too deeply."""
     if text.count("[") + text.count("{") <= _LEVELS_MAX:
         return
     level = 0
@@ -118,7 +118,7 @@ def with_extended_recursion(act: Callable[..., _Result], *arguments: Any) -> _Re
 
 
 def read_json(text: str) -> Any:
-    """Parses the value at the start of a text.
+    """Parses the value at the start of a string.
 
     >>> read_json('{"a": 1.50}')
     {'a': Decimal('1.50')}
@@ -140,7 +140,7 @@ def checked_end(text: str, value: Any, end: int) -> None:
 
 
 def quote_json(text: str) -> str:
-    """A text as a JSON string; characters beyond ASCII are not escaped.
+    """A string as a JSON string; characters beyond ASCII are not escaped.
 
     >>> quote_json("ä/\\t")
     '"ä/\\\\t"'

@@ -26,7 +26,7 @@ def _checked_escape(pattern: str, escape: str) -> str:
 
 @lru_cache(maxsize=1024)
 def like_parts(pattern: str, escape: str = "") -> tuple[str, ...]:
-    r"""Splits a LIKE pattern into wildcards (`%`, `_`) and literal texts, which are prefixed with `=`.
+    r"""Splits a LIKE pattern into wildcards (`%`, `_`) and literal strings, which are prefixed with `=`.
 
     >>> like_parts("a%b!%", "!")
     ('=a', '%', '=b%')
@@ -54,7 +54,7 @@ def like_parts(pattern: str, escape: str = "") -> tuple[str, ...]:
 
 @lru_cache(maxsize=1024)
 def like_source(pattern: str, escape: str = "") -> str:
-    r"""The Java pattern that matches whole texts LIKE the pattern.
+    r"""The Java pattern that matches whole strings LIKE the pattern.
 
     >>> like_source("a.%")
     '\\A(?:a\\.(?s:.*))\\z'
@@ -75,7 +75,7 @@ def _quote(text: str) -> str:
 
 @lru_cache(maxsize=1024)
 def similar_source(pattern: str, escape: str = "") -> str:
-    r"""The Java pattern that matches whole texts SIMILAR TO the pattern.
+    r"""The Java pattern that matches whole strings SIMILAR TO the pattern.
 
     >>> similar_source("(a|b)_%$")
     '\\A(?:(a|b).(?s:.*)\\$)\\z'

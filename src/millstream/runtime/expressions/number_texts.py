@@ -27,7 +27,7 @@ _JAVA_BLANKS = "".join(map(chr, range(33)))
 
 
 def float_text(number: float, is_single: bool = False) -> str:
-    """Java's text of a DOUBLE or FLOAT.
+    """A DOUBLE or FLOAT as Java formats it.
 
     >>> float_text(1e7), float_text(0.1), float_text(-0.0), float_text(16777216.0, is_single=True)
     ('1.0E7', '0.1', '-0.0', '1.6777216E7')

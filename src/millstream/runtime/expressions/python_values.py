@@ -1,7 +1,7 @@
 """Converts SQL values to the Python values that user-defined functions see, and results back.
 
-Numbers, text, dates and the like are Arrow's Python values. Rows are `Row` objects with names, maps are dicts, arrays
-lists. A result must fit the declared type; the error names the first that does not. Numbers are converted as by
+Numbers, text, dates and similar values are Arrow's Python values. Rows are `Row` objects with names, maps are dicts,
+arrays lists. A result must fit the declared type; the error names the first that does not. Numbers are converted as by
 PyFlink's coders: for an integer type the fraction is truncated, which is logged.
 """
 

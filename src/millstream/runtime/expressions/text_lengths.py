@@ -1,4 +1,4 @@
-"""Bounds the lengths of texts that functions produce from a number, as in REPEAT('a', 2000000000).
+"""Bounds the lengths of strings that functions produce from a number, as in REPEAT('a', 2000000000).
 
 `check_length` bounds one text, `check_lengths` also the total of a batch, before any text is produced.
 """
@@ -13,14 +13,14 @@ from millstream.runtime.expressions.kernel import EvaluationError, Value
 __all__ = ["TEXT_CHARS_MAX", "check_length", "check_lengths"]
 
 TEXT_CHARS_MAX = 1 << 24
-_BATCH_CHARS_MAX = (1 << 31) - 1  # of texts in one Arrow array
+_BATCH_CHARS_MAX = (1 << 31) - 1  # of strings in one Arrow array
 
 
 def check_length(function: str, chars: int, row: int = 0) -> None:
-    """Raises an EvaluationError if a text would be too long."""
+    """Raises an EvaluationError if a string would be too long."""
     if chars > TEXT_CHARS_MAX:
         raise EvaluationError(
-            f"{function} would produce a text of {chars:,} characters, expected at most {TEXT_CHARS_MAX:,}", row
+            f"{function} would produce a string of {chars:,} characters, expected at most {TEXT_CHARS_MAX:,}", row
         )
 
 

@@ -181,7 +181,7 @@ def _time(value: Any, from_: DataType, to: DataType, session: SessionFacts) -> A
 
 
 def _within_range(moment: Any, to: DataType) -> Any:
-    """Rejects a moment outside the range of nanoseconds if the type has them."""
+    """Rejects an instant outside the range of nanoseconds if the type has them."""
     if has_nanoseconds(to) and not 1678 <= moment.year < 2262:
         since = moment.replace(tzinfo=None) - _EPOCH
         if not is_within_range(since // _MICROSECOND * 1_000):

@@ -1,7 +1,7 @@
 """A VARIANT is JSON in a canonical form: no blanks, sorted keys, and numbers as Flink writes them.
 
 Integers keep their digits. A number with a point is a decimal without trailing zeros; one with an exponent, or with
-more than 38 digits, is a DOUBLE as Java writes it (`1000.0`, `1.0E-10`). Variants are equal if their texts are.
+more than 38 digits, is a DOUBLE as Java writes it (`1000.0`, `1.0E-10`). Variants are equal if their strings are.
 """
 
 from __future__ import annotations

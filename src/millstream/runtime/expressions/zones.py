@@ -53,13 +53,13 @@ class Zone:
         self._fixed = None if fixed is None else int(fixed.total_seconds())
 
     def offset(self, moment: int) -> int:
-        """The offset at one moment, in seconds since 1970 UTC, without the table of changes."""
+        """The offset at one instant, in seconds since 1970 UTC, without the table of changes."""
         offset = self._clock(moment).utcoffset()
         assert offset is not None
         return int(offset.total_seconds())
 
     def _clock(self, moment: int) -> datetime:
-        """The zone's local time at a moment, or at one with the same rules within Python's calendar."""
+        """The zone's local time at an instant, or at one with the same rules within Python's calendar."""
         if moment >= _LAST:
             moment -= ((moment - _LAST) // _CYCLE + 1) * _CYCLE
         return datetime.fromtimestamp(max(moment, _FIRST), self.rules)
@@ -69,7 +69,7 @@ class Zone:
         return int(self.local_offsets(np.array([local], np.int64), later)[0])
 
     def offsets(self, moments: Int64s) -> Int64s:
-        """The offset at each moment."""
+        """The offset at each instant."""
         if self._fixed is not None or not len(moments):
             return np.full(moments.shape, self._fixed or 0, np.int64)
         folded = np.clip(moments, _FIRST, None)
@@ -103,7 +103,7 @@ class Zone:
         return min(self.offset(_LAST - 1), self.offset(_LAST - 183 * _DAY))
 
     def simple_offsets(self, moments: Int64s) -> Int64s:
-        """The offset at each moment by Java's older classes: the standard offset before 1900."""
+        """The offset at each instant by Java's older classes: the standard offset before 1900."""
         return np.where(moments < _SIMPLE_FIRST, self.standard_offset, self.offsets(moments))
 
     def simple_local_offsets(self, local: Int64s) -> Int64s:
@@ -111,11 +111,11 @@ class Zone:
         return np.where(local < _SIMPLE_FIRST, self.standard_offset, self.local_offsets(local, later=True))
 
     def abbreviation(self, moment: int) -> str:
-        """The zone's abbreviation at a moment, such as CET or CEST."""
+        """The zone's abbreviation at an instant, such as CET or CEST."""
         return self._clock(moment).tzname() or self.name
 
     def _changes(self, low: int, high: int, moments: Int64s) -> tuple[Int64s, Int64s]:
-        """The start of each offset, for all years between two moments (or only those that occur)."""
+        """The start of each offset, for all years between two instants (or only those that occur)."""
         first, last = (1970 + (each // (365.2425 * _DAY)) for each in (low, high))
         years = np.arange(int(first) - 1, int(last) + 2)
         if len(years) > 300:

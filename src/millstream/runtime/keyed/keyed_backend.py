@@ -59,8 +59,7 @@ class KeyRange:
         return (groups >= self.groups.start) & (groups < self.groups.stop)
 
     def parts(self, orders: UInt64s, count: int) -> Any:
-        """The number of the part that each order is in, with the owned orders split into `count` even ranges; as small
-        integers."""
+        """Splits the owned orders into `count` even ranges and returns the index of the range of each order."""
         start, stop = order_of_group(self.groups.start), order_of_group(self.groups.stop)
         width = np.uint64(-(-(stop - start) // count))
         return ((orders - np.uint64(start)) // width).astype(np.uint16)

@@ -47,11 +47,11 @@ class _Outside:
 
 
 _OUTSIDE_VISIT = _Outside(
-    "keyed state was used outside a keyed call: use it in process_element, on_timer, map and the like, "
+    "keyed state was used outside a keyed call: use it in process_element, on_timer, map or a similar method, "
     "not in open() or close()"
 )
 _OUTSIDE_WINDOW = _Outside(
-    "state of a window was used outside a call for a key: use it in process, clear and the like, "
+    "state of a window was used outside a call for a key: use it in process, clear or a similar method, "
     "not in open() or close()"
 )
 
@@ -220,7 +220,7 @@ class _SubjectValues(dict[Any, Any]):
 
 
 class ValueHandle(StateHandle):
-    """`ValueState`: one value per subject. None is no value."""
+    """`ValueState`: one value per subject. None is not a value."""
 
     shape = "value"
 

@@ -136,7 +136,7 @@ class EpochCalls:
             )
             self._failure = CallFailure(error, "async_invoke", self._watch.value)
         elif not self._thread.running:
-            error = ProgramError("code on the event loop ended it. No task or callback may stop the loop or exit")
+            error = ProgramError("code on the event loop stopped it. No task or callback may stop the loop or exit")
             self._failure = CallFailure(error, "async_invoke", self._watch.value)
 
     # --- the loop's thread ------------------------------------------------------------------------------

@@ -243,7 +243,7 @@ class ProcessOperator(SeveralResultsOperator):
 
     def _warn_of_unread(self, unread: set[str]) -> None:
         """Warns of records for a side output that has no reader: they are dropped, as in Flink. If other side outputs
-        are read, that is often a typing error."""
+        are read, that is often a typo."""
         for tag in sorted(unread) if self.side_outputs else ():
             warn_once(
                 f"side output {tag} of {self.uid}",

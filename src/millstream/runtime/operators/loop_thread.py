@@ -124,8 +124,8 @@ class StepWatch:
         self._warn_if_slow(blocked_s)
         return blocked_s
 
-    def _warn_if_slow(self, took_s: float) -> None:
-        if took_s > self._step_s_max and not self._has_warned:
+    def _warn_if_slow(self, step_s: float) -> None:
+        if step_s > self._step_s_max and not self._has_warned:
             self._has_warned = True
             _LOG.warning(
                 "%s of '%s' (%s) blocks its event loop: one step took %.1f s, and all other calls of the task waited "
@@ -133,7 +133,7 @@ class StepWatch:
                 self._function,
                 self._operator,
                 self._site,
-                took_s,
+                step_s,
             )
 
     @types.coroutine

@@ -1,4 +1,4 @@
-"""Warns of results that are rarely intended and raise no error: a text where records are expected (its letters become
+"""Warns of results that are rarely intended and raise no error: a string where records are expected (its letters become
 records), a filter without `return` (drops everything), a filter that returns `'no'` (drops nothing).
 
 The checks cost nothing per record: only a function's last result in a batch is checked, since a missing `return` or
@@ -18,7 +18,7 @@ from millstream.graph.notices import warn_once
 __all__ = ["warn_if_all_none", "warn_if_iterated", "warn_if_not_bool"]
 
 _PARTS: dict[type, tuple[str, str]] = {
-    str: ("a text", "letters"),
+    str: ("a string", "letters"),
     bytes: ("bytes", "numbers"),
     bytearray: ("bytes", "numbers"),
     dict: ("a dict", "keys"),
@@ -50,12 +50,12 @@ def warn_if_all_none(results: list[Any], node: Node, method: str, meaning: str) 
 
 
 def warn_if_not_bool(verdicts: list[Any], function: Any, node: Node) -> None:
-    """Warns if a filter returned texts or functions, which count as true whatever they mean ('no', or `word.isdigit`
+    """Warns if a filter returned strings or functions, which count as true whatever they mean ('no', or `word.isdigit`
     without brackets). Other values that are not bools have Python's usual truth value."""
     verdict = verdicts[-1] if verdicts else None
     if isinstance(verdict, str | bytes | bytearray):
         shown = repr(verdict)
-        description = f"the text {shown}" if len(shown) <= _SHOWN_MAX else f"a text ({shown[:_SHOWN_MAX]}…)"
+        description = f"the string {shown}" if len(shown) <= _SHOWN_MAX else f"a string ({shown[:_SHOWN_MAX]}…)"
     elif callable(verdict):
         description = f"a function that is not called ({getattr(verdict, '__name__', type(verdict).__name__)})"
     elif inspect.isgenerator(verdict):

@@ -107,7 +107,7 @@ class ArchivedTable:
 
     def _named_files(self) -> list[tuple[Int64s, pa.StructArray]]:
         """The files named under keys of this subtask: key groups, and the file's entry for each. There may be very
-        many: they are read once an epoch, until it names another."""
+        many: they are read once per epoch, until it names another."""
         if self._entries is None:
             self._files.settle()
             blocks = () if self._files.view.is_empty else self._files.view.scan()

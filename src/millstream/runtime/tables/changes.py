@@ -206,7 +206,7 @@ def changed_mask(before: Sequence[pa.Array], after: Sequence[pa.Array], rows: in
     """Mask of the rows that differ in a column; NULL equals NULL, NaN equals NaN, 0.0 differs from -0.0.
 
     >>> old, new = [[float("nan")], [1.0], [0.0], None], [[float("nan")], [2.0], [-0.0], None]
-    >>> differing([pa.array(old)], [pa.array(new)], 4).tolist()
+    >>> changed_mask([pa.array(old)], [pa.array(new)], 4).tolist()
     [False, True, True, False]
     """
     differ = np.zeros(rows, dtype=np.bool_)

@@ -92,7 +92,7 @@ class EnforcementOperator(Operator):
 
 
 def _length(data_type: DataType) -> int:
-    """The length of a text or bytes type; 0 if unlimited."""
+    """The length of a string or bytes type; 0 if unlimited."""
     if not isinstance(data_type, CharType | VarCharType | BinaryType | VarBinaryType):
         return 0
     return 0 if data_type.sql in ("STRING", "BYTES") else data_type.length

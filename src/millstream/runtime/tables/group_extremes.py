@@ -239,7 +239,7 @@ def _fill(extreme: _Extreme, keys: KeyColumn, parts: Parts, empty: Int64s, ends:
     table.settle()  # includes this epoch's changes
     following = table.view.first_rows(keys.take(empty), ends[empty], HEAD_VALUES)
     owners = empty[following.column("position").to_numpy()]
-    assert len(np.unique(owners)) == len(empty), "a group has fewer values than its row says"
+    assert len(np.unique(owners)) == len(empty), "a group has fewer values than its row counts"
     table.changes.delete(keys.take(owners), subs=following.column("sub"))
     np.maximum.at(ends, owners, following.column("sub").to_numpy())
     rows, lengths = flat(following.column("value"))

@@ -102,7 +102,7 @@ class SignedRows:
         count = int(codes.max()) + 1
         left = np.zeros(count, dtype=np.int64)
         np.add.at(left, codes, self.signs)
-        # Of equal rows the last ones of the remaining sign stay.
+        # Among equal rows, the last ones with the remaining sign are retained.
         retained = []
         for sign in (-1, 1):
             rows = np.flatnonzero(self.signs == sign)

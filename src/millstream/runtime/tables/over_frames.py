@@ -135,7 +135,7 @@ def ordered(partitions: Int64s, columns: Sequence[pa.Array], order: Sequence[Ord
 
 
 def ordered_by_time(partitions: Int64s, times: Int64s, *, has_peers: bool = True) -> OrderedRows:
-    """Rows sorted by partition and time; with `has_peers=False` rows of one time are not peers."""
+    """Rows sorted by partition and time; with `has_peers=False` rows with equal times are not peers."""
     rows = np.lexsort((times, partitions))
     none = np.zeros(len(rows), dtype=np.int64)
     is_first = _changes(partitions[rows], times[rows]) if has_peers else np.ones(len(rows), dtype=np.bool_)

@@ -92,7 +92,7 @@ def _is_in(frame: Frame, order: Sequence[OrderKey], rows: Sequence[Row], at: int
 
 
 def _is_after(preceding: float | None, order: Sequence[OrderKey], rows: Sequence[Row], at: int, number: int) -> bool:
-    """Whether a row is not before the start of a range."""
+    """Whether a row is at or after the start of a range."""
     if preceding is None:
         return True
     if preceding == 0 or rows[at][order[0].column] is None or rows[number][order[0].column] is None:

@@ -218,7 +218,7 @@ class UserAggregate(Listed):
         return column
 
     def _values_of_rows(self, rows: pa.Array, lengths: Int64s) -> list[Any]:
-        """The results of a function of whole columns for the rows of each group; NULL for none."""
+        """Calls a function over columns once per group; NULL for an empty group."""
         fields = rows.flatten()[: self._width]
         convert = series_of if self._user.mode is CallMode.PANDAS else (lambda column: column)
         values: list[Any] = []

@@ -84,8 +84,8 @@ def restored_event_time(
 
     At the same parallelism, a subtask resumes from its own event time. After a change it takes the minimum over its
     predecessors: for keyed operators (`max_parallelism` key groups), the subtasks that owned one of its key groups; for
-    others, all of them, since records take other routes. Time may then go back for keys of a faster subtask; the
-    maximum instead would drop records as late that no subtask has waited for.
+    others, all of them, since records are routed differently. Time may then go back for keys of a faster subtask;
+    the maximum instead would drop records as late that were on time in their subtask.
 
     >>> [restored_event_time([7, 5], subtask, 2) for subtask in range(2)]
     [7, 5]

@@ -20,7 +20,7 @@ _LINES_MAX = 1000
 
 
 class _Lines(io.TextIOBase):
-    """A text stream that collects complete lines."""
+    """A string stream that collects complete lines."""
 
     def __init__(self, stream: str, lines: OutputLines) -> None:
         self._stream, self._lines, self._open = stream, lines, ""

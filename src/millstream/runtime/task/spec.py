@@ -155,7 +155,7 @@ def own_accounts(accounts: Mapping[int, A], subtask: int, parallelism: int) -> M
 
 _ACCOUNTS = ("states", "operator_states")
 _Part: TypeAlias = dict[str, dict[str, Any]]
-"""Of one subtask: its ranges under "reads" and its accounts under "states" and "operator_states", each by uid."""
+"""One subtask: ranges under "reads", accounts under "states" and "operator_states", each by uid."""
 
 
 def _parts(spec: EpochSpec) -> list[_Part]:

@@ -60,7 +60,7 @@ class Fold:
 
     def __init__(self, operation: Window) -> None:
         self._aggregate = operation.aggregate
-        # Ready aggregates order first and last records by event time.
+        # Built-in aggregates order first and last records by event time.
         self._add_at: Callable[[Any, int | None, Any], Any] | None = getattr(operation.aggregate, "add_at", None)
         function = operation.reduce
         # A callable with `reduce` is a reduce function only if it has `open`, too: numpy's ufuncs have `reduce`.

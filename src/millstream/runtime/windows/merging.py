@@ -84,7 +84,7 @@ class MergedWindows:
         if self._mapping.contains(token):
             return token, []
         window, callback = self._tokens.window(token), _MergeCallback()
-        windows = [self._tokens.window(other) for other in self._mapping.keys()]  # noqa: SIM118 - it is no dict
+        windows = [self._tokens.window(other) for other in self._mapping.keys()]  # noqa: SIM118 - it is not a dict
         self._assigner.merge_windows([*windows, window], callback)
         result, merged_new, mergers = token, False, []
         for parts, merge_result in callback.groups:

@@ -142,7 +142,7 @@ class WindowOperator(WindowFunctions):
         places = {place: window for pairs in assigned for window, place in pairs}
         self.store.prefetch((), places)
         if self._fires_by_time:
-            # Open windows wait for their time; a record fires only late windows.
+            # Open windows fire when their time comes, not on a record; a record fires only late windows.
             now = self.time.watermark
             self._windows.contents.prepare([place for place, window in places.items() if window.max_timestamp() <= now])
         else:

@@ -223,7 +223,7 @@ def decimal_text(key: decimal.Decimal) -> bytes:
 
 
 def text_bytes(key: str) -> bytes:
-    """A text's UTF-8 form; rejects unpaired surrogates, which have none."""
+    """A string's UTF-8 form; rejects unpaired surrogates, which have none."""
     try:
         return key.encode()
     except UnicodeEncodeError as error:

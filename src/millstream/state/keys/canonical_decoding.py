@@ -123,7 +123,7 @@ def _class_key(data: bytes, of_class: OfClass) -> Any:
     if name == "Instant":
         return Instant(*values)
     if not isinstance(name, str):
-        raise TypeError("the name of a class is a text")
+        raise TypeError("the name of a class is a string")
     key = of_class(name, tuple(values))
     if not any(mark in data for mark in _NAN_MARKS):
         return key

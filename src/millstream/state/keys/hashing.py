@@ -363,7 +363,7 @@ def _hash_decimals(array: pa.Array, seeds: UInt64s) -> UInt64s:
 
 
 def _hash_lists(array: pa.Array, offsets: Int64s, seeds: UInt64s) -> UInt64s:
-    """Lists, one position after the other for all rows that are long enough."""
+    """Hashes lists position by position, over all rows that have an element there."""
     lengths = np.diff(offsets)
     if array.null_count:
         lengths[array.is_null().to_numpy(zero_copy_only=False)] = 0

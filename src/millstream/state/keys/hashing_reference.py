@@ -84,7 +84,7 @@ def _stripes(data: bytes, seed: int) -> int:
 
 
 def hash_bytes(data: bytes, seed: int) -> int:
-    """The hash of a run of bytes, of a text's UTF-8 form for instance.
+    """The hash of a run of bytes, of a string's UTF-8 form for instance.
 
     >>> hash_bytes(b"Spark", 42)
     -4294468057691064905

@@ -15,7 +15,7 @@ The rule of equality, for the keys of a stream, of a `MapState` and of a broadca
   two types are not compared. It becomes an Arrow column of that type and hashes as Spark hashes that column: the JVM
   computes the same hash. So an INT 1 and a LONG 1 hash differently, and a key type, like `max_parallelism`, must
   not change while a job has state.
-- Without one, an int hashes as a LONG, a text as a STRING (`canonical`). The same applies to a declared type with
+- Without one, an int hashes as a LONG, a string as a STRING (`canonical`). The same applies to a declared type with
   decimals of any size or pickled values, after its values were checked: 1.0 and 1.00 have different encodings.
 
 All code that hashes, numbers, sorts, routes, stores, looks up or queries keys follows this rule:

@@ -259,7 +259,7 @@ def _with_decimals(key: Any, key_type: TypeInformation) -> Any:
 
 def settled_map_key(key: Any) -> Any:
     """The settled form of a map's key without a declared type, which may be any picklable value: numbers, times and
-    texts in it, also inside tuples, rows, dataclasses and frozen sets, are settled as in other keys; other values are
+    strings in it, also inside tuples, rows, dataclasses and frozen sets, are settled as in other keys; other values are
     unchanged, including members of enumerations.
 
     >>> settled_map_key((True, "a", 0.5))

@@ -84,7 +84,7 @@ def type_from(written: Any, subject: str) -> TypeInformation:
         return _type_from(written)
     except (AttributeError, KeyError, TypeError, ValueError, ProgramError, RecursionError) as error:
         raise StoreDamagedError(
-            f"{subject} was saved as {written!r}, which is no type. Was the manifest written by another Millstream?"
+            f"{subject} was saved as {written!r}, which is not a type. Was the manifest written by another Millstream?"
         ) from error
 
 

@@ -130,7 +130,7 @@ class ValueChanges:
 
     def converter(self, history: History, start: int) -> Converter:
         """A converter from values saved as `history[start]` to current values. It is built with the first values, so
-        data that only tasks may read is no obstacle to readers that read no values."""
+        data that only tasks may read is not an obstacle to readers that read no values."""
         return _LateConverter(self, history, start)
 
     def made_converter(self, history: History, start: int) -> Converter:
@@ -318,7 +318,7 @@ def _misfit(was: SavedAs, now: SavedAs) -> IncompatibleChange:
         was_type, is_now = shown_types(was.type, now.type)
         return IncompatibleChange(f" was saved as {was_type}, is now {is_now}", "")
     lifetimes = (
-        "for ever" if ttl_ms is None else f"for {ttl_ms} ms of the clock" for ttl_ms in (was.ttl_ms, now.ttl_ms)
+        "forever" if ttl_ms is None else f"for {ttl_ms} ms of the clock" for ttl_ms in (was.ttl_ms, now.ttl_ms)
     )
     return IncompatibleChange(" was retained {}, and is now to be retained {}".format(*lifetimes), "")
 

@@ -61,7 +61,7 @@ _SEGMENTS_IN_TIME = SEGMENTS_MAX // 2
 # Some tens of milliseconds, which any epoch can afford.
 _BUDGET_BYTES_MIN = 16 << 20
 # The size of a merge of part of a key group: a few tenths of a second. A smaller one would leave too many files: a
-# table of 10 GB has at most some 160 of them at each level.
+# table of 10 GB has at most about 160 of them at each level.
 _PIECE_BYTES_MIN = 64 << 20
 # A row is merged about once each time its table grows fourfold; this is from megabytes to tens of gigabytes.
 _MERGES_PER_BYTE = 6
@@ -297,7 +297,7 @@ def _old_run(are_old: Sequence[bool]) -> range | None:
 
 
 def _similar_run(sizes: Sequence[int], fan_in: int) -> range | None:
-    """The youngest run of a stack worth merging: each older one is no larger than all younger ones together."""
+    """The youngest run of a stack worth merging: each older one is not larger than all younger ones together."""
     for stop in range(len(sizes), fan_in - 1, -1):
         start, total = stop - 1, sizes[stop - 1]
         while start > 0 and sizes[start - 1] <= total:

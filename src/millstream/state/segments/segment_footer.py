@@ -234,7 +234,7 @@ def _chunk_entry(fields: Any) -> ChunkEntry:
 
 
 def _is_layout(layout: Any) -> bool:
-    """Whether it is a layout as `segment.layout_document` writes it."""
+    """Whether a document is a layout as `segment.layout_document` writes it."""
     if not isinstance(layout, dict) or not isinstance(layout.get("key"), str):
         return False
     is_typed = all(layout.get(part) is None or isinstance(layout[part], str) for part in ("sub", "value"))

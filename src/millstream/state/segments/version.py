@@ -243,7 +243,7 @@ def refs_from_json(written: Any, subject: str) -> Refs:
     >>> refs_from_json([{"file": "f"}], "state 'total'")
     Traceback (most recent call last):
     millstream.errors.StoreDamagedError: state 'total' lists a segment as {'file': 'f'}, expected the fields file, \
-epoch, group_start, group_stop, file_group_start, file_group_stop, rows, file_bytes, due_min_ms, a text and whole \
+epoch, group_start, group_stop, file_group_start, file_group_stop, rows, file_bytes, due_min_ms, a string and whole \
 numbers that fit together. Was the manifest written by another Millstream?
     """
     if not isinstance(written, list):
@@ -259,7 +259,7 @@ numbers that fit together. Was the manifest written by another Millstream?
             refs.append(SegmentRef(**entry))
         except (AttributeError, TypeError, ValueError) as error:
             raise StoreDamagedError(
-                f"{subject} lists a segment as {entry!r}, expected the fields {', '.join(_FIELDS)}, a text and whole "
+                f"{subject} lists a segment as {entry!r}, expected the fields {', '.join(_FIELDS)}, a string and whole "
                 "numbers that fit together. Was the manifest written by another Millstream?"
             ) from error
     return tuple(refs)

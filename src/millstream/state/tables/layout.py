@@ -136,7 +136,7 @@ class TableLayout:
     def check_groups(self, groups: range) -> range:
         """`groups` itself if it is a range of this table's key groups."""
         if groups.step != 1 or not 0 <= groups.start <= groups.stop <= self.max_parallelism:
-            raise ValueError(f"state {self.state!r}: {groups} is no range of the key groups 0..{self.max_parallelism}")
+            raise ValueError(f"state {self.state!r}: {groups} is not a range of key groups 0..{self.max_parallelism}")
         return groups
 
     def sub_orders(self, subs: pa.Array) -> Int64s:
@@ -150,7 +150,7 @@ class TableLayout:
             return xxhash64_column(subs)
         if subs.null_count:
             raise TypeMismatchError(
-                f"state {self.state!r}: None is no key of a map whose keys are {self.sub_type}. Leave it out, or "
+                f"state {self.state!r}: None is not a key of a map whose keys are {self.sub_type}. Leave it out, or "
                 "declare another key type.",
                 value=None,
             )

@@ -9,7 +9,7 @@ Versions before this rule pickled such keys unsettled: 1.0 and True may be store
 order. Lookups find these rows (a set only if it was stored in the current order), newer rows override them, and
 removing a key removes them too.
 
-Decimals of any size are stored as texts, of which one value has many: 1, 1.0, 1E+0. Settled ones have one. Earlier
+Decimals of any size are stored as strings, of which one value has many: 1, 1.0, 1E+0. Settled ones have one. Earlier
 versions stored them unsettled; lookups find such rows up to `_PLACES_MAX` decimal places.
 """
 

@@ -71,7 +71,7 @@ class AggregateArgument:
 class BoundAggregate:
     """One aggregate. `arguments` is empty for `count()`, (value,) for most, (by, value) for `top_n`. `is_strict`: a sum
     that overflows its type is an error. `result` is SQL's result type, `inner` the aggregate of `distinct` or `signed`
-    values, `detail` the kind of variance, or the separator of texts. `function` is the program's own aggregate, and
+    values, `detail` the kind of variance, or the separator of strings. `function` is the program's own aggregate, and
     `kernel` computes it; `n` is its number of arguments. `order` is the sort order of an array of rows: fields, whether
     descending, and whether NULLs are first."""
 

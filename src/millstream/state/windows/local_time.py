@@ -43,7 +43,7 @@ def arrow_zone(zone: str) -> str:
         pc.local_timestamp(pa.array([0], pa.timestamp("ms", name)))
     except pa.ArrowException as error:
         raise ProgramError(
-            f"there is no time zone {zone!r}. Name one as 'Europe/Berlin', or an offset as 'GMT+02:00'"
+            f"there is no time zone {zone!r}. Use a region such as 'Europe/Berlin' or an offset such as 'GMT+02:00'"
         ) from error
     return name
 

@@ -48,7 +48,7 @@ class PlaceTable(StateTable):
 
 
 def place_hashes(keys: Int64s, windows: Int64s, max_parallelism: int) -> Int64s:
-    """The hash of every place: of key and window, but in the key's group.
+    """Hashes each place (key and window), preserving the key group of the key.
 
     >>> places = place_hashes(np.array([5, 5]), np.array([1 << 40, 2 << 40]), 100)
     >>> len(set(places.tolist())), (places % 100).tolist()

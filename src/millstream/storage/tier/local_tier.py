@@ -9,7 +9,7 @@
 `{store}` is a digest of the store's address. All files are sealed (`sealed_files`) and never change. A copy may be
 removed at any moment: by another process that needs room, or by hand. A process that has it open can still read it.
 
-A write that the disk refuses (full, read only) is no error: the file is not cached, which is logged once, and the
+A write that the disk refuses (full, read only) is not an error: the file is not cached, which is logged once, and the
 caller uses the store. Only a folder that others can write to is refused, because its files are trusted.
 """
 

@@ -92,7 +92,7 @@ class Uploads:
             self._raise(self._failure())
 
     def check(self) -> None:
-        """Raises permanent errors and lost files; a store that is away is no error."""
+        """Raises permanent errors and lost files; a store that is away is not an error."""
         with self._changed:
             error = self._failure()
             if error is self._lost or not isinstance(error, StoreAwayError):
@@ -162,7 +162,7 @@ class Uploads:
             except (OSError, DamagedCopyError) as failure:
                 is_lost = not is_transient(failure)
                 error = self._unreadable(upload, failure, is_lost)
-            except Exception as failure:  # a dead thread would leave the task waiting for ever
+            except Exception as failure:  # a dead thread would leave the task waiting forever
                 error = StoreError(f"Store {self._store.url}: {upload.file.name!r} cannot be sent: {failure!r}.")
             self._end(upload, error, is_lost, REQUESTS.of_thread() - before)
 

@@ -79,7 +79,7 @@ def _inferred(name: str, value: Any) -> DataType:
         return ArrayType(_item_type(value))
     if isinstance(value, list):
         return ArrayType(_merged_type(name, value))
-    if hasattr(value, "tolist") and hasattr(value, "dtype"):  # numpy's arrays
+    if hasattr(value, "tolist") and hasattr(value, "dtype"):  # numpy arrays
         return ArrayType(_merged_type(name, value.tolist()))
     if isinstance(value, Mapping):
         return MapType(_merged_type(name, value).not_null(), _merged_type(name, value.values()))
@@ -90,7 +90,7 @@ def _inferred(name: str, value: Any) -> DataType:
     if attributes is not None:
         return RowType.of(list(attributes), [_inferred(name, field) for field in attributes.values()])
     raise refuse_type(
-        f"from_elements: found {value!r} ({type(value).__name__}) in column {name!r}, which no type is inferred for. "
+        f"from_elements: found {value!r} ({type(value).__name__}) in column {name!r}, whose type cannot be inferred. "
         "Declare it: schema=DataTypes.ROW([...])"
     )
 

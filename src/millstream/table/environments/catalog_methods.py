@@ -223,8 +223,8 @@ class CatalogMethods:
         return [entry.path[-1] for entry in self._entries() if isinstance(entry, ViewEntry)]
 
     def list_materialized_tables(self) -> list[str]:
-        """The names of the materialized tables of the current database: there are none yet."""
-        return []
+        """The names of the materialized tables of the current database."""
+        return [entry.path[-1] for entry in self._entries() if isinstance(entry, TableEntry) and entry.definition]
 
     def list_temporary_tables(self) -> list[str]:
         """The names of the temporary tables and views of the current database."""

@@ -75,7 +75,7 @@ def free_rebuild(program_store: str, job: str, rebuilds: int) -> int:
 
 
 def note_rebuild(program_store: str, job: str, rebuilds: int) -> None:
-    """Makes the store of this number current. After a crash in between, the greatest number is."""
+    """Makes the store of this number current. After a crash between the steps the greatest number is current."""
     markers = open_store(markers_of(program_store, job))
     before = markers.list(REBUILDS)
     markers.put(rebuild_name(rebuilds), b"")

@@ -24,7 +24,7 @@ _INTEGER_WIDTHS: dict[type[DataType], int] = {
 
 
 def shown_width(text: str) -> int:
-    """The width of a text on the screen.
+    """The width of a string on the screen.
 
     >>> shown_width("añ"), shown_width("千"), shown_width("e\\u0301")
     (2, 2, 1)

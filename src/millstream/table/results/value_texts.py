@@ -42,7 +42,7 @@ class ValueTexts:
 def row_texts(
     source: RowSource, schema: Schema, zone: str, with_kinds: bool, null_text: str = NULL_TEXT
 ) -> Iterator[list[str]]:
-    """The rows of a source as texts; with the kind of each row before its values."""
+    """The rows of a source as strings; with the kind of each row before its values."""
     texts = ValueTexts(schema, zone, null_text)
     while (batch := source.next_batch()) is not None:
         for row in texts.of_batch(batch):

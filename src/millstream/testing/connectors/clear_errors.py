@@ -59,7 +59,7 @@ def check_error(broken: Broken, use: Callable[[Any], None], secrets: Sequence[st
 
 
 def check_secrets(secrets: Sequence[str], shown: dict[str, str]) -> str:
-    """Check that no secret occurs in any of these texts, keyed by the name of their place."""
+    """Check that no secret occurs in any of these strings, keyed by the name of their place."""
     for place, text in shown.items():
         for secret in secrets:
             assert secret not in text, f"a secret is in {place}"

@@ -1,7 +1,7 @@
 """Processes that die in the middle of a commit, as by kill -9.
 
 Forking the test's process would be quick and wrong: a client library's threads do not exist in the child, and its locks
-may be held for ever. So a nursery is started, a fresh interpreter without threads: for each commit it forks a child,
+may be held forever. So a nursery is started, a fresh interpreter without threads: for each commit it forks a child,
 which opens the sink and dies at its line.
 
     python -c "...serve()"      stdin: lengths, the world and a packed commit; stdout: a line with the exit code

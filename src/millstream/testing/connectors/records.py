@@ -54,7 +54,7 @@ def short(value: Any) -> str:
 
 
 def _form(value: Any) -> str:
-    """A text that is equal for equal records. NaN equals itself, and 1 differs from 1.0."""
+    """A string that is equal for equal records. NaN equals itself, and 1 differs from 1.0."""
     if isinstance(value, dict):
         return "{" + ", ".join(sorted(f"{_form(key)}: {_form(item)}" for key, item in value.items())) + "}"
     return repr(value)

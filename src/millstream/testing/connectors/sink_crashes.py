@@ -147,7 +147,7 @@ def _commit_again(scene: Scene, place: str) -> None:
     scene.job.actors.remove(dead)
     burial = threading.Thread(target=_close, args=(dead,), daemon=True)
     burial.start()
-    burial.join(_BURIAL_TIMEOUT_S)  # it may block on its own lock for ever
+    burial.join(_BURIAL_TIMEOUT_S)  # it may block on its own lock forever
 
     def act() -> None:
         scene.job.commit()

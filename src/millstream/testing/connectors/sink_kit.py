@@ -57,7 +57,7 @@ def check_sink(
         sink = sink._connector if isinstance(sink, JavaFunctionWrapper) else sink
         if not isinstance(sink, Sink):
             raise TypeError(
-                f"check_sink: make() gave {sink!r}, which is no sink. Give a TwoPhaseSink, or one that is built"
+                f"check_sink: make() gave {sink!r}, which is not a sink. Give a TwoPhaseSink, or one that is built"
             )
         return sink
 

@@ -77,7 +77,7 @@ def check_source(
 
     `source` must have input: a dozen records or more. The first `ranges_max` ranges of each split are tested, with
     about `budget` records each. `expected`: the records of all splits together, in any order. `broken`: sources that
-    must fail with a clear error. `secrets`: texts that must never be shown. `left_out`: checks to omit, with reasons.
+    must fail with a clear error. `secrets`: strings that must never be shown. `left_out`: checks to omit, with reasons.
 
     >>> from millstream.connectors.program_sources import CollectionSource
     >>> report = check_source(CollectionSource(list("abcdefghijkl")))
@@ -86,7 +86,7 @@ def check_source(
     """
     engine = source._connector if isinstance(source, JavaFunctionWrapper) else source
     if not isinstance(engine, Source):
-        raise TypeError(f"check_source: {source!r} is no source. Give a PythonSource of yours, or one that is built")
+        raise TypeError(f"check_source: {source!r} is not a source. Give a PythonSource of yours, or one that is built")
     promise = "replayable" if engine.replayable else "not replayable"
     checks = Checklist(type(engine).__name__, promise, left_out or {})
     with tempfile.TemporaryDirectory(prefix="millstream-kit-") as folder:
@@ -306,7 +306,7 @@ def _check_reach(trial: _Trial) -> str:
                 raise AssertionError(f"split {walk.split.name!r} at {offset!r}: first {stops[0]!r}, then {stops[1]!r}")
             assert not is_over or stops[0] == offset, f"split {walk.split.name!r} finished at {offset!r} and continues"
     names = [split.name for split in trial.reader.splits()]
-    # A finished split need not be listed for ever.
+    # A finished split need not be listed forever.
     finished = {walk.split.name for walk in trial.walks if is_finished(source, walk.split, walk.positions[-1])}
     known = [walk.split.name for walk in trial.walks if walk.split.name in names or walk.split.name not in finished]
     assert names[: len(known)] == known, f"it listed the splits {known}, and now {names}"

@@ -90,10 +90,10 @@ def test_scripts_are_utf_8_with_or_without_a_mark(
     assert run_sql(SqlRequest(files=(marked,))) == 0
     other.write_bytes(b"SHOW TABLES;\nSELECT '\xe4';\n")
     assert run_sql(SqlRequest(files=(other,))) == 2
-    assert "latin.sql is no UTF-8 text: line 2 has the byte 0xe4" in capsys.readouterr().err
+    assert "latin.sql is not UTF-8 text: line 2 has the byte 0xe4" in capsys.readouterr().err
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(other.read_bytes()), encoding="utf-8"))
     assert run_sql(SqlRequest()) == 2
-    assert "standard input is no UTF-8 text: line 2" in capsys.readouterr().err
+    assert "standard input is not UTF-8 text: line 2" in capsys.readouterr().err
 
 
 def test_a_mistake_of_ours_ends_neither_the_dialogue_nor_its_jobs(

@@ -98,6 +98,6 @@ def test_a_file_of_columns_with_one_byte_changed_or_cut_short_is_read_or_is_an_e
 
 
 def test_a_file_that_needs_more_memory_than_there_is_is_not_called_damaged() -> None:
-    error = pytest.raises(JobFailedError, match=r"File a\.parquet has parts that need more memory than there is")
+    error = pytest.raises(JobFailedError, match=r"File a\.parquet has parts that need more memory than is available")
     with error, explained_file_errors("a.parquet", "Parquet"):
         raise pa.ArrowMemoryError("realloc of size 2147483648 failed")

@@ -293,7 +293,7 @@ def test_throttling_is_retried_and_then_raised(world: ImitatedKinesis) -> None:
 @pytest.mark.parametrize("code", ["UnrecognizedClientException", "AccessDeniedException", "InvalidSignatureException"])
 def test_wrong_keys_are_reported_at_once_and_never_shown(world: ImitatedKinesis, code: str) -> None:
     world.failures = [aws_error(code, "the string to sign was AKIAEXAMPLE/s3cret")]
-    with pytest.raises(ConnectorError, match="denies access") as refusal:
+    with pytest.raises(ConnectorError, match="denied access") as refusal:
         Job(world).epoch()
     assert "s3cret" not in str(refusal.value) and "AKIA" not in str(refusal.value) and not world.failures
     keys = {"aws.credentials.provider.basic.accesskeyid": "AKIA", "aws.credentials.provider.basic.secretkey": "s3cret"}

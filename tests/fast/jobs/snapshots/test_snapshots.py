@@ -94,7 +94,7 @@ def test_a_second_start_in_a_store_that_has_epochs_is_refused() -> None:
     old, new = new_store(), new_store()
     ran(old)
     run(totals(Collect(), f"memory://{old}@2"), store=new, epochs=4)
-    with pytest.raises(StoreError, match=r"already has epochs of job .* start without --from"):
+    with pytest.raises(StoreError, match=r"already has epochs of job .* start it without --from"):
         run(totals(Collect(), f"memory://{old}@2"), store=new)
 
 
@@ -144,7 +144,7 @@ def test_another_number_of_key_groups_is_refused() -> None:
 
 def test_what_is_not_there_is_told_with_what_is() -> None:
     store = new_store()
-    with pytest.raises(StoreError, match="holds neither a job nor a savepoint"):
+    with pytest.raises(StoreError, match="contains neither a job nor a savepoint"):
         find_snapshot(parse_snapshot_name(f"memory://{store}"))
     ran(store)
     with pytest.raises(StoreError, match="has no epoch 77; it retains 1-5"):

@@ -317,7 +317,7 @@ def test_idle_sources_and_sources_that_keep_pace_are_said_by_options() -> None:
     [read] = [node.operation for node in env._builder.nodes.values() if isinstance(node.operation, Read)]
     env._builder.take()
     assert read.watermarks is not None and read.watermarks.idle_timeout_ms == 5_000
-    with pytest.raises(ConfigurationError, match="'soon' is no duration"):
+    with pytest.raises(ConfigurationError, match="'soon' is not a duration"):
         add(timed, Collect(), StreamExecutionEnvironment(), {"table.exec.source.idle-timeout": "soon"})
 
 

@@ -206,7 +206,7 @@ def test_an_asynchronous_call_that_fails_is_repeated_as_flinks_options_say(optio
         ({"max_attempts": "often"}, "max-attempts' is 'often'"),
         ({"retry_strategy": "backoff"}, "expected FIXED_DELAY or NO_RETRY"),
         ({"max_concurrent_operations": "0"}, "at least 1"),
-        ({"timeout": "soon"}, "no duration"),
+        ({"timeout": "soon"}, "is not a duration"),
     ],
 )
 def test_an_option_of_asynchronous_calls_that_cannot_be_is_refused(options: dict[str, str], told: str) -> None:

@@ -513,7 +513,7 @@ def test_projections_that_name_no_row_are_refused() -> None:
         joining.project(["key"], ["name"], names=["x", "x"])
     with Refused("found 1 names for 2 fields"):
         joining.project(["key"], ["name"], names=["x"])
-    with Refused("expected a list of texts"):
+    with Refused("expected a list of strings"):
         joining.project(["key"], ["name"], names="xy")
     with Refused("found 'key' as fields of the left stream"):
         joining.project("key", ["name"])

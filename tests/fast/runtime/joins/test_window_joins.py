@@ -397,7 +397,7 @@ def test_what_is_no_stream_key_window_or_function_is_refused() -> None:
     orders, payments = streams()
     with Refused("join: found 5 (int), expected a stream"):
         orders.join(5)  # type: ignore[arg-type]
-    with Refused("co_group: the streams belong to different environments", "Make them both from one"):
+    with Refused("co_group: the streams belong to different environments", "Create both in the same environment"):
         orders.co_group(streams()[0])
     with Refused("join(...).where('due')", "has no such field"):
         orders.join(payments).where("due")

@@ -318,9 +318,9 @@ def test_keys_of_different_types_are_refused(numbers: DataStream) -> None:
 
 def test_a_key_on_one_side_only_is_refused(numbers: DataStream) -> None:
     keyed = numbers.key_by(lambda n: n)
-    with Refused("the first stream has a key and the second has none", "key_by(selector1, selector2)"):
+    with Refused("the first stream is keyed and the second is not", "key_by(selector1, selector2)"):
         keyed.connect(numbers).map(Told())
-    with Refused("the second stream has a key and the first has none"):
+    with Refused("the second stream is keyed and the first is not"):
         numbers.connect(keyed).process(Stamped())
     keyed.connect(numbers).key_by(lambda n: n, lambda n: n).map(Told())
 

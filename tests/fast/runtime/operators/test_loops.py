@@ -213,7 +213,7 @@ def test_close_with_refuses_other_types_other_environments_and_a_second_time() -
 
 def test_iterate_refuses_keyed_streams_and_numbers_that_make_no_sense() -> None:
     stream = new_stream()
-    with Refused("iterate: a loop begins before the key"):
+    with Refused("iterate: a loop cannot start on a keyed stream"):
         stream.key_by(lambda n: n).iterate()
     with Refused("iterate: found -1, expected a whole number of at least 0"):
         stream.iterate(-1)

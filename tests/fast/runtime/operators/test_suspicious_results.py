@@ -56,13 +56,13 @@ def timed(env: StreamExecutionEnvironment) -> Any:
 
 
 SAID: dict[str, tuple[Build, str]] = {
-    "flat_map": (lambda env: words(env).flat_map(lambda word: word), "flat_map function of 'FlatMap' returned a text"),
-    "keyed flat_map": (lambda env: words(env).key_by(len).flat_map(lambda word: word), "returned a text"),
+    "flat_map": (lambda env: words(env).flat_map(lambda word: word), "function of 'FlatMap' returned a string"),
+    "keyed flat_map": (lambda env: words(env).key_by(len).flat_map(lambda word: word), "returned a string"),
     "a dict": (lambda env: words(env).flat_map(lambda word: {word: 1}), "returned a dict, and its keys became records"),
-    "process": (lambda env: words(env).process(Letters()), "the process function of 'PROCESS' returned a text"),
-    "process, timed": (lambda env: timed(env).process(Letters()), "returned a text"),
-    "keyed process": (lambda env: words(env).key_by(len).process(KeyedLetters()), "of 'KEYED PROCESS' returned a text"),
-    "keyed process, timed": (lambda env: timed(env).key_by(len).process(KeyedLetters()), "returned a text"),
+    "process": (lambda env: words(env).process(Letters()), "the process function of 'PROCESS' returned a string"),
+    "process, timed": (lambda env: timed(env).process(Letters()), "returned a string"),
+    "keyed process": (lambda env: words(env).key_by(len).process(KeyedLetters()), "'KEYED PROCESS' returned a string"),
+    "keyed process, timed": (lambda env: timed(env).key_by(len).process(KeyedLetters()), "returned a string"),
     "filter": (lambda env: words(env).filter(lambda word: None), "None for each of 2 records, which drops them"),
     "keyed filter": (lambda env: words(env).key_by(len).filter(lambda word: None), "which drops them"),
     "map": (lambda env: words(env).map(lambda word: None), "returned None for each of 2 records, which is emitted"),
@@ -105,8 +105,8 @@ def says_no(word: str) -> str:
 
 VERDICTS: dict[str, tuple[Build, str]] = {
     "a text": (lambda env: words(env).filter(says_no), "says_no (test_suspicious_results.py:"),
-    "a keyed one": (lambda env: words(env).key_by(len).filter(says_no), "the text 'no', which is true and keeps"),
-    "an empty text": (lambda env: words(env).filter(lambda word: ""), "the text '', which is false and drops"),
+    "a keyed one": (lambda env: words(env).key_by(len).filter(says_no), "the string 'no', which is true and keeps"),
+    "an empty text": (lambda env: words(env).filter(lambda word: ""), "the string '', which is false and drops"),
     "no brackets": (lambda env: words(env).filter(lambda word: word.isdigit), "a function that is not called"),
 }
 

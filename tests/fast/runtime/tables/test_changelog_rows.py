@@ -132,8 +132,8 @@ def test_upserts_by_the_key_of_the_partition_are_the_last_rows(epochs: list[list
     ("call", "told"),
     [
         ("TO_CHANGELOG(input => TABLE t)", "the table has a column 'op'"),
-        ("TO_CHANGELOG(input => t)", "input is a table"),
-        ("TO_CHANGELOG(TABLE t, DESCRIPTOR(a, b))", "with one name"),
+        ("TO_CHANGELOG(input => t)", "input must be a table"),
+        ("TO_CHANGELOG(TABLE t, DESCRIPTOR(a, b))", "with a single column"),
         ("TO_CHANGELOG(TABLE t, DESCRIPTOR(a), MAP['INSRT', 'I'])", "op_mapping has 'INSRT', expected INSERT"),
         ("TO_CHANGELOG(TABLE t, DESCRIPTOR(a), MAP['INSERT', 'I', 'INSERT, DELETE', 'D'])", "has INSERT twice"),
         ("TO_CHANGELOG(TABLE t, DESCRIPTOR(a), produces_full_deletes => FALSE)", "emitted as the whole row"),

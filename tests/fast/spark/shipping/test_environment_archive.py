@@ -75,7 +75,7 @@ def test_spark_millstream_and_links_to_sources_are_left_out(tmp_path: Path) -> N
     ("output", "requirements", "why"),
     [
         ("environment.zip", None, "expected a name that ends with .tar.gz"),
-        ("nowhere/environment.tar.gz", None, "there is no folder"),
+        ("nowhere/environment.tar.gz", None, "does not exist. Create it first"),
         ("environment.tar.gz", "absent.txt", "there is no 'absent.txt'"),
     ],
 )

@@ -58,5 +58,5 @@ def test_a_table_is_a_row_of_its_columns() -> None:
     "written", [{"sql": ["NUMBER", True]}, {"sql": []}, {"sql": ["DECIMAL", True, 99, 1]}, {"sql": 5}]
 )
 def test_what_is_no_type_is_a_damaged_store(written: object) -> None:
-    with pytest.raises(StoreDamagedError, match="which is no type"):
+    with pytest.raises(StoreDamagedError, match="which is not a type"):
         type_from(written, "state 'panes'")

@@ -193,7 +193,7 @@ ODD_FIELDS: dict[str, list[Any]] = {
         ({"subtasks": {"3": {"records": 1}}}, "'subtasks.3' is {'records': 1}", "all fields of it"),
         ({"functions": {"0": {"lists": {}}}}, "'functions.0' is {'lists': {}}", "all fields of it"),
         ({"functions": {"0": {"lists": {"seen": {"mode": "own"}}}}}, "'functions.0.lists.seen.mode' is 'own'", "split"),
-        ({"recorded": {"0": {"files": [{"file": 1}]}}}, "'recorded.0.files.file' is 1", "a text"),
+        ({"recorded": {"0": {"files": [{"file": 1}]}}}, "'recorded.0.files.file' is 1", "a string"),
         ([], "'' is []", "a JSON object"),
         ({"watermark": 2**63}, "'watermark' is 9223372036854775808", "a whole number"),
         ({"subtasks": {"9" * 5_000: {}}}, "'subtasks.999", "a number"),

@@ -313,7 +313,7 @@ def test_columns_of_another_type_are_refused_with_the_state_named() -> None:
         TableChanges(TOTALS).put(key_column_of_arrow(pa.array([1])), pa.array([1]))
     with pytest.raises(TypeMismatchError, match=r"state 'carts' has subs of string, found int64"):
         TableChanges(CARTS).put(untyped("a"), pa.array([1]), subs=pa.array([1]))
-    with pytest.raises(TypeMismatchError, match=r"None is no key of a map whose keys are int64"):
+    with pytest.raises(TypeMismatchError, match=r"None is not a key of a map whose keys are int64"):
         TableChanges(LISTS).put(untyped("a"), pa.array(["x"]), subs=pa.array([None], pa.int64()))
     with pytest.raises(ValueError, match="use get_pairs"):
         Table(CARTS).view().get(untyped("a"))

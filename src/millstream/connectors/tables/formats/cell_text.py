@@ -1,9 +1,9 @@
 """Values of SQL types as text, column by column: the text of a CSV field, and quoted values in JSON.
 
-Flink's texts: `true`, `1.0E7`, `2020-01-01 00:00:00.123` (no fraction where it is zero), the same with `Z` for
+Flink's strings: `true`, `1.0E7`, `2020-01-01 00:00:00.123` (no fraction where it is zero), the same with `Z` for
 TIMESTAMP_LTZ, which is in UTC, bytes in base 64. With the style `ISO-8601` a `T` separates date and time.
 
-`read_cells` returns the column and a mask of invalid texts; digits beyond the type are truncated (times) or
+`read_cells` returns the column and a mask of invalid strings; digits beyond the type are truncated (times) or
 rounded half up (decimals), as in Flink. A number out of range is invalid. `cell_value` and
 `cell_text` do the same for one value: they define the result.
 """
@@ -81,7 +81,7 @@ def has_text(data_type: DataType) -> bool:
 
 
 def read_cells(texts: pa.Array, data_type: DataType, style: str = SQL) -> tuple[pa.Array, Mask | None]:
-    """The values of texts, NULL for NULL, and a mask of the invalid texts (None: all are valid).
+    """The values of strings, NULL for NULL, and a mask of the invalid strings (None: all are valid).
 
     >>> column, bad = read_cells(pa.array(["12", None, "x"]), types.IntType())
     >>> column.to_pylist(), bad.tolist()
@@ -122,7 +122,7 @@ def _one_by_one(texts: pa.Array, data_type: DataType, style: str) -> tuple[pa.Ar
 
 
 def _form(data_type: DataType, style: str) -> str:
-    """Regular expression of texts that are certainly valid for the type; not for text and bytes."""
+    """Regular expression of strings that are certainly valid for the type; not for text and bytes."""
     if isinstance(data_type, _WHOLE):
         return f"^[+-]?(?:{_PLAINLY_WHOLE[data_type.arrow.bit_width]})$"
     if isinstance(data_type, _FRACTION):
@@ -138,7 +138,7 @@ def _form(data_type: DataType, style: str) -> str:
 
 
 def _columns(texts: pa.Array, data_type: DataType) -> pa.Array | None:
-    """The column of texts that match the type's form; None where one is too large for it."""
+    """The column of strings that match the type's form; None where one is too large for it."""
     try:
         if isinstance(data_type, (*_WHOLE, *_FRACTION)):
             return pc.utf8_ltrim(texts, "+").cast(data_type.arrow)
@@ -175,7 +175,7 @@ def _times(texts: pa.Array, data_type: types.TimeType) -> pa.Array:
 
 
 def _with_fractions(seconds: pa.Array, texts: pa.Array, at: int, unit: str, precision: int) -> pa.Array:
-    """Ticks of the unit, from whole seconds and the fraction digits in the texts from position `at`."""
+    """Ticks of the unit, from whole seconds and the fraction digits in the strings from position `at`."""
     digits = _DIGITS[unit]
     if not digits:
         return seconds
@@ -186,7 +186,7 @@ def _with_fractions(seconds: pa.Array, texts: pa.Array, at: int, unit: str, prec
 
 
 def cell_value(text: str, data_type: DataType, style: str = SQL) -> Any:
-    """The value of a text, in the form `pa.array` accepts: moments are ticks. Raises ValueError."""
+    """The value of a string, in the form `pa.array` accepts: moments are ticks. Raises ValueError."""
     try:
         return _cell_value(text, data_type, style)
     except (ValueError, ArithmeticError, UnfitValue, binascii.Error) as error:
@@ -244,7 +244,7 @@ def _fraction(text: str, data_type: DataType) -> float:
         raise ValueError(text)
     if isinstance(data_type, types.DoubleType):
         return float(text)
-    # Arrow rounds a text once, to the target width.
+    # Arrow rounds a string once, to the target width.
     return pa.scalar(text.removeprefix("+")).cast(data_type.arrow).as_py()  # type: ignore[no-any-return]
 
 
@@ -264,7 +264,7 @@ Write = Callable[[pa.Array], pa.Array]
 
 
 def written_cells(column: pa.Array, data_type: DataType, style: str = SQL, plain_decimals: bool = False) -> pa.Array:
-    """The texts of a column; NULL for NULL.
+    """The strings of a column; NULL for NULL.
 
     >>> import datetime
     >>> moments = pa.array([datetime.datetime(2020, 1, 1, 7), None], pa.timestamp("ms"))
@@ -323,7 +323,7 @@ def _moment_texts(column: pa.Array, style: str) -> pa.Array:
 
 
 def _trimmed(written: pa.Array, column: pa.Array, per_second: int) -> pa.Array:
-    """The texts without trailing zeros, and without a zero fraction."""
+    """The strings without trailing zeros, and without a zero fraction."""
     if per_second == 1:
         return written
     ticks = column.cast(pa.int32() if pa.types.is_time32(column.type) else pa.int64()).cast(pa.int64())

@@ -282,7 +282,7 @@ class _ChangeEncoder(MessageEncoder):
         return self.lines(batch).cast(pa.binary())
 
     def lines(self, batch: Batch) -> pa.Array:
-        """The messages as texts, each with its line end."""
+        """The messages as strings, each with its line end."""
         columns, kinds = rows_and_kinds(batch, TableRowType(self.row_type))
         rows = pa.StructArray.from_arrays(columns.columns, type=self.row_type.arrow)
         lines = enveloped(json_texts(rows, self.row_type, self.writing), kinds, self.envelope)

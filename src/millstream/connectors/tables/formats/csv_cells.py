@@ -24,7 +24,7 @@ from millstream.expressions.types import is_text
 
 __all__ = ["contains_up_to", "csv_field", "csv_fields", "is_csv_type", "joined_texts", "text_bytes"]
 
-_BYTES_MAX = 2**31 - 1  # of texts in one array
+_BYTES_MAX = 2**31 - 1  # of strings in one array
 
 
 def is_csv_type(data_type: DataType) -> bool:
@@ -73,7 +73,7 @@ def _part(text: str, data_type: DataType, null_text: str | None) -> Any:
 
 
 def csv_field(column: pa.Array, data_type: DataType, separator: str, null_text: str, plain_decimals: bool) -> pa.Array:
-    """The texts of a column's fields; NULL for NULL."""
+    """The strings of a column's fields; NULL for NULL."""
     if has_text(data_type):
         return written_cells(column, data_type, plain_decimals=plain_decimals)
     if isinstance(data_type, ArrayType):
@@ -94,7 +94,7 @@ def csv_field(column: pa.Array, data_type: DataType, separator: str, null_text: 
 
 
 def contains_up_to(texts: pa.Array, last: int) -> pa.Array:
-    """Whether a text holds a character up to `last`.
+    """Whether a string holds a character up to `last`.
 
     >>> contains_up_to(pa.array(["a", "a b", None, "", "é,"]), ord(",")).to_pylist()
     [False, True, None, False, True]
@@ -108,7 +108,7 @@ def contains_up_to(texts: pa.Array, last: int) -> pa.Array:
 
 
 def text_bytes(texts: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
-    """The start of each text in the concatenated bytes of all texts, plus their end; and those bytes.
+    """The start of each text in the concatenated bytes of all strings, plus their end; and those bytes.
 
     >>> offsets, letters = text_bytes(pa.array(["", "ab", "cd"])[1:])
     >>> offsets.tolist(), letters.tobytes()
@@ -123,10 +123,10 @@ def text_bytes(texts: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.u
 
 
 def joined_texts(pieces: Sequence[pa.Array | str]) -> pa.Array:
-    """Concatenates the pieces of each row: texts of columns without NULLs, and constants.
+    """Concatenates the pieces of each row: strings of columns without NULLs, and constants.
 
-    Equals `binary_join_element_wise`, which is the reference and the fallback for very long texts; faster, because the
-    pieces of all rows are gathered at once.
+    Equals `binary_join_element_wise`, which is the reference and the fallback for very long strings; faster, because
+    the pieces of all rows are gathered at once.
 
     >>> joined_texts([pa.array(["a", "b"]), ",", pa.array(["", "c"]), "!"]).to_pylist()
     ['a,!', 'b,c!']

@@ -230,7 +230,7 @@ def _repeats(column: pa.Array) -> bool:
 
 @dataclass(frozen=True)
 class _Field:
-    """The texts of a field; `mark` is written before and after each of them."""
+    """The strings of a field; `mark` is written before and after each of them."""
 
     texts: pa.Array
     mark: str = ""
@@ -253,7 +253,7 @@ class CsvTableEncoder(MessageEncoder):
         return self.lines(batch).cast(pa.binary())
 
     def lines(self, batch: Batch) -> pa.Array:
-        """The records as texts, each with its line end."""
+        """The records as strings, each with its line end."""
         columns = inserted_rows(batch, TableRowType(self.row_type), "CSV")
         if not columns.num_rows:
             return pa.array([], pa.string())
@@ -274,7 +274,7 @@ class CsvTableEncoder(MessageEncoder):
         return joined_texts(pieces) if len(pieces) > 1 else pieces[0]
 
     def _field(self, column: pa.Array, at: int) -> _Field:
-        """The texts of a field, quoted where necessary; NULL is not quoted. Repeated moments are formatted
+        """The strings of a field, quoted where necessary; NULL is not quoted. Repeated moments are formatted
         once each."""
         if not isinstance(self.row_type.fields[at].data_type, _SPACED) or not _repeats(column):
             return self._texts(column, at)

@@ -220,7 +220,7 @@ class JsonTableEncoder(MessageEncoder):
         return self.lines(batch).cast(pa.binary())
 
     def lines(self, batch: Batch) -> pa.Array:
-        """The documents as texts, each with its line end."""
+        """The documents as strings, each with its line end."""
         columns = inserted_rows(batch, TableRowType(self.row_type), "JSON")
         rows = pa.StructArray.from_arrays(columns.columns, type=self.row_type.arrow)
         lines = json_texts(rows, self.row_type, self.writing)

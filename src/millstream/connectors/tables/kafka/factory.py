@@ -191,7 +191,8 @@ def transaction_prefix(options: TableOptions, delivery: str) -> str:
     if delivery == "exactly-once" and prefix is None:
         raise ProgramError(
             f"table {options.table!r}: 'sink.delivery-guarantee' = 'exactly-once' needs the option "
-            "'sink.transactional-id-prefix'. Use a name that no other job has"
+            "'sink.transactional-id-prefix'. Use a name that no other job uses"
+            ""
         )
     return prefix or "millstream"
 

@@ -1,7 +1,7 @@
-"""Pools of texts, generated once per process; an event selects a text of a pool by its number.
+"""Pools of strings, generated once per process; an event selects a string of a pool by its number.
 
-Generating a text costs more than all the numbers of an event; a text from a pool costs a copy. Pools hold
-thousands of texts, so that operations on distinct values behave as with other data.
+Generating a string costs more than all the numbers of an event; a string from a pool costs a copy. Pools hold
+thousands of strings, so that operations on distinct values behave as with other data.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def urls() -> pa.Array:
 
 @cache
 def letters(name: str, count: int, shortest: int, longest: int) -> pa.Array:
-    """`count` texts of lower-case letters.
+    """`count` strings of lower-case letters.
 
     >>> letters("doc", 2, 3, 3).to_pylist() == letters("doc", 2, 3, 3).to_pylist()
     True

@@ -66,7 +66,7 @@ class RollingPolicy(JavaObjectWrapper):
         rollover_interval: int | DurationLike = 60_000,
         inactivity_interval: int | DurationLike = 60_000,
     ) -> DefaultRollingPolicy:
-        """When it is large (bytes), old, or has not grown for some time (ms, or durations)."""
+        """Completes a part file at a size (bytes), an age, or an inactivity time (ms, or durations)."""
         with at_users_line():
             engine = part_rules.WhenLargeOrOld(
                 checked_count("default_rolling_policy, part_size", part_size),
@@ -77,7 +77,7 @@ class RollingPolicy(JavaObjectWrapper):
 
     @staticmethod
     def on_checkpoint_rolling_policy() -> OnCheckpointRollingPolicy:
-        """Every epoch publishes its files."""
+        """Completes all part files at every epoch."""
         return OnCheckpointRollingPolicy()
 
 
@@ -134,7 +134,7 @@ class OutputFileConfig(JavaObjectWrapper):
         super().__init__()
         for part, text in (("prefix", part_prefix), ("suffix", part_suffix)):
             if not isinstance(text, str):
-                raise refuse(f"OutputFileConfig: the part {part} is {text!r}, expected a text")
+                raise refuse(f"OutputFileConfig: the part {part} is {text!r}, expected a string")
         self._part_prefix = part_prefix
         self._part_suffix = part_suffix
 

@@ -171,7 +171,7 @@ class FileSink(Sink, SupportsPreprocessing):
     ) -> None:
         no_java_object(self, j_file_sink)
         if engine is None:
-            raise refuse("FileSink: make one with FileSink.for_row_format(path, encoder).build()")
+            raise refuse("FileSink: create one with FileSink.for_row_format(path, encoder).build()")
         super().__init__(engine)
         self._transformer = transformer
 
@@ -230,7 +230,7 @@ class StreamingFileSink(SinkFunction):
 
     def __init__(self, j_obj: EngineFileSink) -> None:
         if not isinstance(j_obj, EngineFileSink):
-            raise refuse("StreamingFileSink: make one with StreamingFileSink.for_row_format(path, encoder).build()")
+            raise refuse("StreamingFileSink: create one with StreamingFileSink.for_row_format(path, encoder).build()")
         super().__init__(j_obj)
 
     @staticmethod

@@ -70,7 +70,9 @@ class _Format:
     def __init__(self, j_format: Any, engine: FileFormat | None) -> None:
         no_java_object(self, j_format)
         if engine is None:
-            raise refuse(f"{type(self).__name__}: make one by its own methods, such as StreamFormat.text_line_format()")
+            raise refuse(
+                f"{type(self).__name__}: create one with its own methods, such as StreamFormat.text_line_format()"
+            )
         self._engine = engine
 
 
@@ -138,7 +140,7 @@ class FileSourceBuilder:
         with at_users_line():
             interval_ms = duration_ms(discovery_interval)
         if interval_ms <= 0:
-            raise refuse(f"monitor_continuously: found {discovery_interval!r}, expected a time above 0")
+            raise refuse(f"monitor_continuously: found {discovery_interval!r}, expected a positive duration")
         self._discovery_interval_ms = interval_ms
         return self
 
@@ -172,7 +174,7 @@ class FileSource(Source):
     def __init__(self, j_file_source: Any = None, *, engine: EngineFileSource | None = None) -> None:
         no_java_object(self, j_file_source)
         if engine is None:
-            raise refuse("FileSource: make one with FileSource.for_record_stream_format(format, paths).build()")
+            raise refuse("FileSource: create one with FileSource.for_record_stream_format(format, paths).build()")
         super().__init__(engine)
 
     @staticmethod
@@ -190,6 +192,6 @@ def _builder(method: str, format: Any, kind: type[_Format], paths: tuple[str, ..
     if not isinstance(format, kind):
         raise refuse(f"{method}: found {format!r}, expected a {kind.__name__}")
     if not paths:
-        raise refuse(f"{method}: there is no path. Pass files or folders")
+        raise refuse(f"{method}: found no path. Pass files or folders")
     checked_paths = tuple(checked_text(f"{method}, path", path) for path in paths)
     return FileSourceBuilder(paths=checked_paths, engine=format._engine)

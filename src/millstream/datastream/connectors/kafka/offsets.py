@@ -27,7 +27,7 @@ class KafkaTopicPartition:
 
     def __post_init__(self) -> None:
         if not isinstance(self.topic, str) or not self.topic:
-            raise refuse(f"KafkaTopicPartition: found the topic {self.topic!r}, expected a text that is not empty")
+            raise refuse(f"KafkaTopicPartition: found the topic {self.topic!r}, expected a non-empty string")
         number = self.partition
         if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 1 << 31:
             raise refuse(f"KafkaTopicPartition: found the partition {number!r}, expected 0, 1, 2 and so on")
@@ -50,7 +50,7 @@ class KafkaOffsetsInitializer:
     def __init__(self, j_initializer: Any = None, *, rule: OffsetRule | None = None) -> None:
         no_java_object(self, j_initializer)
         if rule is None:
-            raise refuse("KafkaOffsetsInitializer: make one by its own methods, such as earliest()")
+            raise refuse("KafkaOffsetsInitializer: create one with its own methods, such as earliest()")
         self._rule = rule
 
     @staticmethod

@@ -29,7 +29,9 @@ class KafkaRecordDeserializationSchema(DeserializationSchema):
         no_java_object(self, j_deserialization_schema)
         super().__init__()
         if layout is None:
-            raise refuse("KafkaRecordDeserializationSchema: make one by value_only(schema) or with_metadata(schema, …)")
+            raise refuse(
+                "KafkaRecordDeserializationSchema: create one with value_only(schema) or with_metadata(schema, …)"
+            )
         self._layout = layout
 
     @staticmethod

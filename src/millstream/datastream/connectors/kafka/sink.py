@@ -70,7 +70,7 @@ class KafkaRecordSerializationSchema(SerializationSchema):
     ) -> None:
         super().__init__(j_serialization_schema)
         if serializer is None:
-            raise refuse("KafkaRecordSerializationSchema: make one with KafkaRecordSerializationSchema.builder()")
+            raise refuse("KafkaRecordSerializationSchema: create one with KafkaRecordSerializationSchema.builder()")
         self._serializer = serializer
 
     @staticmethod
@@ -156,7 +156,7 @@ class KafkaSink(Sink, SupportsPreprocessing):
     ) -> None:
         no_java_object(self, j_kafka_sink)
         if engine is None:
-            raise refuse("KafkaSink: make one with KafkaSink.builder()")
+            raise refuse("KafkaSink: create one with KafkaSink.builder()")
         super().__init__(engine)
         self._transformer = transformer
 
@@ -223,8 +223,9 @@ class KafkaSinkBuilder:
         """Set the conversion of records to messages."""
         if not isinstance(record_serializer, KafkaRecordSerializationSchema):
             raise refuse_type(
-                f"set_record_serializer: found {record_serializer!r}, expected a KafkaRecordSerializationSchema. Make "
-                "one with its builder(), and finish it with build()"
+                f"set_record_serializer: found {record_serializer!r}, expected a KafkaRecordSerializationSchema. "
+                "Create one with its builder(), and finish it with build()"
+                ""
             )
         self._serializer = record_serializer._serializer
         return self
@@ -297,7 +298,7 @@ class FlinkKafkaProducer(FlinkKafkaProducerBase):
         schema = _checked_schema("FlinkKafkaProducer, serialization_schema", serialization_schema)
         checked_count("FlinkKafkaProducer, kafka_producer_pool_size", kafka_producer_pool_size)
         if not isinstance(producer_config, dict) or "bootstrap.servers" not in producer_config:
-            raise refuse("FlinkKafkaProducer: producer_config is no dict with 'bootstrap.servers' in it")
+            raise refuse("FlinkKafkaProducer: producer_config must be a dict that contains 'bootstrap.servers'")
         if not isinstance(semantic, Semantic):
             raise refuse_type(f"FlinkKafkaProducer: found {semantic!r}, expected one of Semantic")
         with at_users_line():

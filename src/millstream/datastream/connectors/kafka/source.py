@@ -64,7 +64,7 @@ class SourceSettings:
     def subscribe(self, subscription: Subscription) -> None:
         """Set the input; only one subscription is allowed."""
         if self.subscription is not None:
-            raise refuse(f"{self._owner}: it reads {self.subscription} already, and cannot read {subscription} too")
+            raise refuse(f"{self._owner}: it already reads {self.subscription}, and cannot read {subscription} as well")
         self.subscription = subscription
 
     def set_property(self, key: Any, value: Any) -> None:
@@ -85,7 +85,7 @@ class SourceSettings:
             raise refuse(f"{self._owner}: isolation.level is {level!r}, expected read_committed or read_uncommitted")
         group = settings.get("group.id") or ""
         if not group and "committed" in {self.start.kind, self.stop.kind if self.stop is not None else ""}:
-            raise refuse(f"{self._owner}: committed offsets are those of a group. Call set_group_id('…')")
+            raise refuse(f"{self._owner}: committed offsets belong to a consumer group. Call set_group_id('…')")
         prefix = settings.get(_CLIENT_ID_PREFIX)
         client = settings.without(*_OWN)
         if prefix is not None and settings.get("client.id") is None:
@@ -187,7 +187,7 @@ class KafkaSourceBuilder(SourceBuilder):
     def set_topics(self, *topics: str) -> Self:
         """Read these topics."""
         if not topics:
-            raise refuse("set_topics: there is no topic")
+            raise refuse("set_topics: found no topic, expected at least one")
         names = tuple(checked_text("set_topics", topic) for topic in topics)
         with at_users_line():
             self._settings.subscribe(Subscription(topics=tuple(dict.fromkeys(names))))
@@ -228,7 +228,7 @@ class KafkaSource(Source):
     def __init__(self, j_kafka_source: Any = None, *, engine: EngineKafkaSource | None = None) -> None:
         no_java_object(self, j_kafka_source)
         if engine is None:
-            raise refuse("KafkaSource: make one with KafkaSource.builder()….build()")
+            raise refuse("KafkaSource: create one with KafkaSource.builder()….build()")
         super().__init__(engine)
 
     @staticmethod
@@ -303,7 +303,7 @@ class FlinkKafkaConsumer(FlinkKafkaConsumerBase):
             raise refuse(f"FlinkKafkaConsumer: found a {type(properties).__name__} as properties, expected a dict")
         settings.properties.update(properties)
         if not names:
-            raise refuse("FlinkKafkaConsumer: there is no topic")
+            raise refuse("FlinkKafkaConsumer: found no topic, expected at least one")
         settings.subscribe(
             Subscription(topics=tuple(checked_text("FlinkKafkaConsumer, topic", name) for name in names))
         )

@@ -27,7 +27,9 @@ class RedisSink(Sink):
 
     def __init__(self, url: str, maker: CommandMaker, timeout_s: float = 10.0) -> None:
         if not isinstance(maker, CommandMaker):
-            raise refuse("RedisSink: make one with RedisSink.values(...), .hashes(...), .stream(...) or .commands(...)")
+            raise refuse(
+                "RedisSink: create one with RedisSink.values(...), .hashes(...), .stream(...) or .commands(...)"
+            )
         with at_users_line():
             self._sink = redis_sink.RedisSink(url, maker, timeout_s)
         super().__init__(self._sink)

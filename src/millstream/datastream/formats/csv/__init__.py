@@ -135,7 +135,7 @@ class CsvRowDeserializationSchema(DeserializationSchema):
         super().__init__(j_deserialization_schema)
         if settings is None:
             raise refuse(
-                "CsvRowDeserializationSchema: make one with CsvRowDeserializationSchema.Builder(row_type).build()"
+                "CsvRowDeserializationSchema: create one with CsvRowDeserializationSchema.Builder(row_type).build()"
             )
         self._settings = settings
 
@@ -195,7 +195,9 @@ class CsvRowSerializationSchema(SerializationSchema):
     def __init__(self, j_csv_row_serialization_schema: Any = None, *, settings: _Settings | None = None) -> None:
         super().__init__(j_csv_row_serialization_schema)
         if settings is None:
-            raise refuse("CsvRowSerializationSchema: make one with CsvRowSerializationSchema.Builder(row_type).build()")
+            raise refuse(
+                "CsvRowSerializationSchema: create one with CsvRowSerializationSchema.Builder(row_type).build()"
+            )
         self._settings = settings
 
     def serialize(self, value: Any) -> bytes:

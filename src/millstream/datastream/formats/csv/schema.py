@@ -37,7 +37,7 @@ class CsvSchema:
     ) -> None:
         no_java_object(self, j_schema)
         if not isinstance(row_type, RowTypeInfo):
-            raise refuse("CsvSchema: make one with CsvSchema.builder().add_string_column(name)...build()")
+            raise refuse("CsvSchema: create one with CsvSchema.builder().add_string_column(name)...build()")
         self._row_type = row_type
         self._dialect = dialect or CsvDialect()
 
@@ -79,7 +79,7 @@ class CsvSchemaBuilder:
 
     def _add(self, name: str, type_info: TypeInformation) -> Self:
         if checked_text("CsvSchema, column", name) in self._columns:
-            raise refuse(f"CsvSchema: there is a column {name!r} already. Name each column once")
+            raise refuse(f"CsvSchema: the column {name!r} already exists. Name each column once")
         self._columns[name] = type_info
         return self
 
@@ -143,7 +143,7 @@ class CsvSchemaBuilder:
         """Reset the separator of the column at `index`."""
         names = list(self._columns)
         if not 0 <= index < len(names):
-            raise refuse(f"remove_array_element_separator: there is no column {index!r}; there are {len(names)}")
+            raise refuse(f"remove_array_element_separator: column {index!r} does not exist; there are {len(names)}")
         self._separators.pop(names[index], None)
         return self
 

@@ -40,7 +40,8 @@ _LTZ_FIRST_S, _LTZ_END_S = -62_167_219_200, 253_402_300_800
 
 
 def read_texts(rows: int, function: Callable[..., int | None], *arguments: Value) -> tuple[Int64s, Bools]:
-    """`function` of texts, called once per distinct combination; invalid where it returns None or a text is NULL."""
+    """`function` of strings, called once per distinct combination; invalid where it returns None or a string is
+    NULL."""
     columns: list[tuple[npt.NDArray[np.int64], list[Any]]] = []
     for argument in arguments:
         if isinstance(argument, pa.Scalar):
@@ -83,13 +84,13 @@ def _read_fast(
     finish: Callable[[Int64s], Int64s],
     by_reference: Callable[[str], int | None],
 ) -> tuple[Int64s, Bools]:
-    """Parses plain texts all at once; `finish` converts local times in nanoseconds. Else `by_reference`."""
+    """Parses plain strings all at once; `finish` converts local times in nanoseconds. Else `by_reference`."""
     if isinstance(texts, pa.Scalar) or rows < _FAST_ROWS_MIN:
         return read_texts(rows, by_reference, texts)
     try:
         parts = None if pattern is None else pattern_parts(*pattern)
     except PatternError:
-        return read_texts(rows, by_reference, texts)  # raises for the first row with a text
+        return read_texts(rows, by_reference, texts)  # raises for the first row with a string
     if (
         pattern is not None
         and pattern[1] is Reader.SIMPLE
@@ -112,7 +113,7 @@ def _broadcast(value: Value, rows: int) -> tuple[Int64s, Bools | None]:
 
 
 Write = Callable[[str, Int64s, Bools | None], pa.Array]
-"""(pattern, numbers, validity) → texts."""
+"""(pattern, numbers, validity) → strings."""
 
 
 def _by_pattern(pattern: Value, numbers: Int64s, valid: Bools | None, write: Write) -> Value:
@@ -197,7 +198,7 @@ def format_date(context: CallContext, value: Value, pattern: Value) -> Value:
 
 
 def _simple_column(pattern: str, moments_ms: Int64s, valid: Bools | None, zone: Zone) -> pa.Array:
-    """Formats moments by a pattern of `SimpleDateFormat`; with zone letters, each moment separately."""
+    """Formats instants by a pattern of `SimpleDateFormat`; with zone letters, each instant separately."""
     parts = pattern_parts(pattern, Reader.SIMPLE)
     if any(part.letter and part.letter in "zZX" for part in parts):
         return format_column(parts, moments_ms, 1_000, Reader.SIMPLE, valid, zone)
@@ -301,7 +302,7 @@ def _in_steps(nano: int | None, step: int) -> int | None:
 
 @kernel("TO_TIMESTAMP_LTZ")
 def read_moment(context: CallContext, value: Value, *rest: Value) -> Value:
-    """A moment from text, or from a number since 1970 and its count of fractional digits."""
+    """An instant from text, or from a number since 1970 and its count of fractional digits."""
     type_ = context.argument_types[0]
     if is_text(type_):
         return _moment_of_text(context, value, *rest)

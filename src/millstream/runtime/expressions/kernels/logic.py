@@ -1,4 +1,4 @@
-"""Kernels of NOT, IS TRUE and the like. AND and OR are steps of the program (`selection`), not kernels."""
+"""Kernels of NOT, IS TRUE and similar operators. AND and OR are steps of the program (`selection`), not kernels."""
 
 from __future__ import annotations
 

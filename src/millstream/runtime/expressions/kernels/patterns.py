@@ -1,4 +1,4 @@
-"""Pattern kernels: RE2 where it is exact for the texts of the batch, otherwise Python's `re` for each value.
+"""Pattern kernels: RE2 where it is exact for the strings of the batch, otherwise Python's `re` for each value.
 
 The choice is made once per batch from the bytes of the column: RE2's `^` and `$` are exact without line terminators,
 `\\b` for ASCII. It does not affect the next batch.
@@ -31,7 +31,7 @@ def by_reference(context: CallContext, *arguments: Value) -> Value:
 
 
 def re2_text(pattern: JavaPattern, text: pa.Array, group: int | None = None) -> str | None:
-    """The pattern for RE2 if it is exact for these texts; None: use Python's `re`."""
+    """The pattern for RE2 if it is exact for these strings; None: use Python's `re`."""
     source = pattern.for_re2(group)
     if source is None or not (pattern.needs_plain_lines or pattern.needs_ascii):
         return source
@@ -50,7 +50,7 @@ def _by_re2(run: Callable[[], Value], context: CallContext, *arguments: Value) -
 
 
 def _bytes_of(text: pa.Array) -> bytes:
-    """The bytes of all texts of a column, concatenated."""
+    """The bytes of all strings of a column, concatenated."""
     _, offsets, data = text.buffers()
     if data is None or not len(text):
         return b""
@@ -92,7 +92,7 @@ def regexp_count(context: CallContext, text: Value, source: Value) -> Value:
 
 @kernel("REGEXP_INSTR")
 def regexp_instr(context: CallContext, text: Value, source: Value) -> Value:
-    """Uses RE2 only for ASCII texts, because it counts bytes."""
+    """Uses RE2 only for ASCII strings, because it counts bytes."""
     pattern = _constant_pattern(source, text)
     for_re2 = re2_text(pattern, text) if pattern is not None else None
     if for_re2 is None or not _bytes_of(text).isascii():

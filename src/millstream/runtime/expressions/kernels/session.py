@@ -1,7 +1,7 @@
 """Kernels of session functions (time, watermark, database) and of UUID.
 
-CURRENT_TIMESTAMP and the like return the time of the epoch (`SessionFacts.now_us`), the same for all its rows, so an
-epoch that is run again emits the same rows. Flink's streaming mode uses the time of each record.
+CURRENT_TIMESTAMP and related functions return the time of the epoch (`SessionFacts.now_us`), the same for all its rows,
+so an epoch that is run again emits the same rows. Flink's streaming mode uses the time of each record.
 
 Values of UUID() are unique like random ones, and the same if an epoch is run again.
 """

@@ -59,7 +59,7 @@ def concat_ws(context: CallContext, separator: Value, *texts: Value) -> Value:
     if not texts:
         return pc.if_else(pc.is_valid(separator), "", separator)
     columns = [column_of(context, text) for text in texts]
-    # Arrow drops rows whose texts are all NULL.
+    # Arrow drops rows whose strings are all NULL.
     lacking = functools.reduce(pc.and_, (column.is_null() for column in columns))
     columns[0] = pc.if_else(lacking, "", columns[0])
     joined = pc.binary_join_element_wise(*columns, column_of(context, separator), null_handling="skip")
@@ -94,7 +94,7 @@ _TRIMS = {"BOTH": pc.utf8_trim, "LEADING": pc.utf8_ltrim, "TRAILING": pc.utf8_rt
 
 
 def _trim(context: CallContext, side: str, text: Value, characters: Value | None) -> Value:
-    """Strips characters from the ends of texts."""
+    """Strips characters from the ends of strings."""
     chosen = " " if characters is None else constant_text(characters)
     if chosen is None:
         return by_reference(context, text, characters)

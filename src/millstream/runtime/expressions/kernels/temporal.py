@@ -1,7 +1,7 @@
 """Kernels that extract fields of times, round them, and add intervals.
 
 All computation is in integer ticks (`time_columns`). TIMESTAMP_LTZ is converted to local time in the session's zone to
-extract or round to years, months, days or hours, and back if the result is a moment.
+extract or round to years, months, days or hours, and back if the result is an instant.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ def _move(context: CallContext, type_: DataType, interval: DataType, values: Int
             return values + 0 * amount
         if isinstance(type_, DateType):
             return days_with_months(values, amount)
-        # Months of a moment are added in UTC, regardless of the session's zone, as in Flink.
+        # Months of an instant are added in UTC, regardless of the session's zone, as in Flink.
         rate = rate_of(type_)
         day, rest = day_and_rest(values, rate)
         moved = days_with_months(day, amount)
@@ -265,7 +265,7 @@ def subtract_times(context: CallContext, left: Value, right: Value) -> Value:
 
 
 def _milliseconds(type_: DataType, source: Ticks) -> Int64s:
-    """Milliseconds since 1970, in UTC for a moment."""
+    """Milliseconds since 1970, in UTC for an instant."""
     values = source.values * DAY_S if isinstance(type_, DateType) else source.values
     rate = rate_of(type_)
     return values * (1_000 // rate) if rate <= 1_000 else values // (rate // 1_000)
@@ -347,7 +347,7 @@ def interval_between(context: CallContext, later: Value, earlier: Value) -> Valu
 
 @kernel("OVERLAPS")
 def overlap(context: CallContext, *arguments: Value) -> Value:
-    """Whether two periods have a moment in common, ends included."""
+    """Whether two periods have an instant in common, ends included."""
     fields = _periods(arguments)
     types = context.argument_types
     if len(arguments) == 2:

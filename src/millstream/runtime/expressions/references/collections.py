@@ -206,7 +206,7 @@ def array_min(context: CallContext, values: Sequence[Any]) -> Any:
 @reference("ARRAY_JOIN")
 @null_of_null
 def array_join(context: CallContext, texts: Sequence[str | None], delimiter: str, null: str | None = None) -> str:
-    """Joins texts; NULLs are skipped unless `null` replaces them."""
+    """Joins strings; NULLs are skipped unless `null` replaces them."""
     shown = (null if text is None else text for text in texts)
     return delimiter.join(text for text in shown if text is not None)
 

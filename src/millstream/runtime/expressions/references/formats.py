@@ -47,7 +47,7 @@ def _java_text(value: Any, type_: DataType) -> str:
 
 
 def iso_moment(moment: dt.datetime) -> str:
-    """A moment as Java's toString writes it."""
+    """An instant as Java's toString writes it."""
     text = moment.replace(tzinfo=None).isoformat()
     whole, point, fraction = text.partition(".")
     # Java always writes seconds, and fractions in groups of three digits.

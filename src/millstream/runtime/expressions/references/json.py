@@ -56,7 +56,8 @@ def _is_kind(text: str | None, kind: str) -> bool:
 
 
 def _match(text: str, path: str) -> tuple[JsonPath, Any]:
-    """The path and its match, or None. Malformed JSON is no match for lax paths; null is an error for strict ones."""
+    """The path and its match, or None. Malformed JSON is not a match for lax paths; null is an error for strict
+    ones."""
     route = json_path(path)
     try:
         document = read_json(text)
@@ -130,7 +131,7 @@ def _convert(value: Any, type_: DataType) -> Any:
 @reference("JSON_QUERY")
 @null_of_null
 def json_query(context: CallContext, text: str, path: str) -> Any:
-    """JSON_QUERY: an array or object, or any value wrapped in an array; RETURNING ARRAY, the elements as texts."""
+    """JSON_QUERY: an array or object, or any value wrapped in an array; RETURNING ARRAY, the elements as strings."""
     wrapper = context.option("wrapper", "WITHOUT").removesuffix("_ARRAY")
     try:
         route, value = _match(text, path)

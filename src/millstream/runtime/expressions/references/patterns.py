@@ -70,7 +70,7 @@ def regexp_extract(context: CallContext, text: str, source: str, group: int = 0)
 @reference("REGEXP_EXTRACT_ALL")
 @null_of_null
 def regexp_extract_all(context: CallContext, text: str, source: str, group: int = 1) -> list[str | None] | None:
-    """The texts of a group in all matches."""
+    """The strings of a group in all matches."""
     pattern = compiled_or_none(source)
     if pattern is None or not 0 <= group <= pattern.group_count:
         return None

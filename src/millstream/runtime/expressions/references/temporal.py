@@ -26,7 +26,7 @@ _MONTHS = {"MILLENNIUM": 12_000, "CENTURY": 1_200, "DECADE": 120, "YEAR": 12, "Q
 
 
 def _clock(value: Any, context: CallContext) -> dt.datetime:
-    """Local time: a date's midnight, a time on the first day, a moment in the session's zone."""
+    """Local time: a date's midnight, a time on the first day, an instant in the session's zone."""
     if isinstance(value, dt.datetime):
         return value if value.tzinfo is None else value.astimezone(ZoneInfo(context.session.zone)).replace(tzinfo=None)
     if isinstance(value, dt.date):
