@@ -243,7 +243,7 @@ def test_joins_and_co_groups_of_fixed_windows_match_nested_loops(
     )
     assert emitted(result, groups) == Counter(
         (joined_pairs.epoch + 1, (joined_pairs.lefts, joined_pairs.rights), joined_pairs.window.max_timestamp())
-        for joined_pairs in reference.joined_pairs
+        for joined_pairs in reference.met
     )
 
 
