@@ -1,16 +1,16 @@
-"""`make bench-backlog`: a job that was away reads a backlog of Kafka records in bounded memory, and shows its lag.
+"""`make bench-backlog`: a job that was down reads a backlog of Kafka records in bounded memory, and shows its lag.
 
-The job counts per key and window what waits in a topic of 100-byte JSON values: far more than an epoch may hold. While
-it catches up, the memory of every process is sampled: the driver, its JVM and each worker, as private (anonymous) bytes
-where the system tells them. Judged are
+The job counts, per key and window, the backlog of a topic of 100-byte JSON values: far more than an epoch may hold.
+While it catches up, the memory of every process is sampled: the driver, its JVM and each worker, as private (anonymous)
+bytes if the system reports them. Judged are
 
     driver     the driver's Python process stays under DRIVER_MB, however long the backlog is
-    JVM        its heap's limit and OVERHEAD_MB for all else it needs
-    worker     what an epoch may read in bytes, for it is one of several that share them, and WORKER_MB beside
-    growth     the most that driver and workers together had in the last third of the run, to that in the middle third.
-               The JVM is not in it: its heap grows to its limit whatever lives in it
-    console    lines of the console told a rate, what is left and when it will have caught up; what is left fell to
-               nothing; and every record was counted
+    JVM        its heap's limit and OVERHEAD_MB for everything else
+    worker     an epoch's limit in bytes, because several workers share it, and WORKER_MB in addition
+    growth     the maximum of driver and workers together in the last third of the run, to that in the middle third. The
+               JVM is excluded: its heap grows to its limit whatever lives in it
+    console    lines of the console reported a rate, the backlog and the time to catch up; the backlog fell to nothing;
+               and every record was counted
 
 --quick for a smoke test.
 """
@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
-# Workers import what is defined beside this file, too; they inherit this when the JVM starts.
+# Workers import modules of this folder, too; they inherit this when the JVM starts.
 os.environ["PYTHONPATH"] = os.pathsep.join([str(FOLDER), str(FOLDER.parent / "src"), os.environ.get("PYTHONPATH", "")])
 sys.path[:0] = [str(FOLDER), str(FOLDER.parent / "src"), str(FOLDER.parent / "tests")]
 
@@ -58,7 +58,7 @@ _MEGABYTE = 1 << 20
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much waits."""
+    """The size of the backlog."""
 
     records: int = 10_000_000
 
@@ -68,13 +68,13 @@ QUICK = Sizes(records=1_500_000)
 
 @dataclass
 class Samples:
-    """The most that each kind of process had, and what all Python processes had together, in turn."""
+    """The maximum of each kind of process, and the series of all Python processes together."""
 
     most_bytes: dict[str, int] = field(default_factory=dict)
     totals_bytes: list[int] = field(default_factory=list)
 
     def take(self, driver: psutil.Process, java: psutil.Process) -> None:
-        """Look at all processes once."""
+        """Sample all processes once."""
         sizes = [("driver", anonymous_bytes(driver.pid)), ("JVM", anonymous_bytes(java.pid))]
         sizes += [("worker", anonymous_bytes(child.pid)) for child in java.children(recursive=True)]
         for kind, size in sizes:
@@ -116,7 +116,7 @@ def measure_backlog(report: Report, session: SparkSession, sizes: Sizes) -> None
 
 
 def _watched_run(session: SparkSession, broker: KafkaBroker, source: str, target: str) -> tuple[Samples, str, float]:
-    """What was seen of the processes and on the console, and how long it took."""
+    """Samples of the processes and the console, and the duration."""
 
     def add(env: StreamExecutionEnvironment) -> None:
         programs.count_in_windows(env, broker.bootstrap, source, target, DeliveryGuarantee.EXACTLY_ONCE)

@@ -1,15 +1,15 @@
 """`make bench-cluster`: a standalone cluster of Spark and an object store, both on this machine; ratios in one run.
 
     places    how many tasks of a job in its steady state run where they ran before
-    sticky    an epoch of a job with much state, against the same with subtasks that have no place of their own
+    sticky    an epoch of a job with much state, against the same with subtasks without preferred executors
     far       a store that takes 50 ms longer for every request, against a folder: rate of small epochs, throughput
-    away      a store that is away for a while: input is read meanwhile, and committed soon after it is back
-    restart   a job with much state starts again on the same machines: what it reads of its bytes from the store
+    away      a store outage: input is still read, and committed soon after the outage
+    restart   a job with much state restarts on the same machines: the share of its bytes read from the store
     cores     two executors of one core each, against one
 
-The cluster is that of the tests (`cluster_stage`). The store is MinIO at the end of a road that can be long, or closed
-(`store_road`). Ours is always a real job, to its manifests in the store. All of it shares the cores of this machine, so
-beside the clock it is told what each part of it spends.
+The cluster is that of the tests (`cluster_stage`). The store is MinIO behind a proxy that adds latency, or blocks
+(`store_road`). Ours is always a real job, to its manifests in the store. All processes share the cores of this machine,
+so in addition to wall-clock time the processor time of each part is reported.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ STALLED_S = 300.0
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is measured."""
+    """The size of the measurement."""
 
     loaded_keys: int = 1_000_000
     restarted_keys: int = 10_000_000
@@ -63,14 +63,14 @@ def _populations(keys: int, per_epoch: int) -> list[Population]:
 
 
 def _epoch_s(job: GatedJob, epochs: int) -> float:
-    """What an epoch takes, of so many in a row: several may be committed as one."""
+    """The duration of an epoch, averaged over this many in a row: several may be committed as one."""
     began_s = time.perf_counter()
     job.pass_epochs(epochs)
     return (time.perf_counter() - began_s) / epochs
 
 
 def _places_of_newest(place: str) -> tuple[int, int]:
-    """How many tasks the newest epoch had, and how many of them ran where they ran before."""
+    """The number of tasks of the newest epoch, and how many of them ran on their previous executor."""
     told = newest_of(place).counters["epoch"]
     assert isinstance(told, dict)
     return int(told["tasks"]), int(told["tasks_stayed"])  # type: ignore[arg-type]
@@ -78,7 +78,7 @@ def _places_of_newest(place: str) -> tuple[int, int]:
 
 @dataclass
 class _WatchedJob:
-    """A job, and what its turns cost; of one whose store is at `place` also how many of its tasks were seen to stay."""
+    """A job, and the cost of its turns; with a store at `place` also how many of its tasks stayed."""
 
     stage: Stage
     job: GatedJob
@@ -99,7 +99,7 @@ class _WatchedJob:
         return took_s
 
     def spent_line(self) -> str:
-        """Of the turn that was the median one by what executors spent."""
+        """The cost of the median turn by processor time of executors."""
         spent = sorted(self.spent, key=lambda spent: spent.executors_s)
         return spent[len(spent) // 2].line(self.epochs)
 
@@ -118,9 +118,11 @@ def measure_places(stage: Stage, report: Report, sizes: Sizes) -> None:
 
 
 def measure_sticky(stage: Stage, report: Report, sizes: Sizes) -> None:
-    """Two jobs with the same state take turns: where every machine comes to hold all of the state, and where its disk
-    has room for the state of its own subtasks, twice over, and not for everybody's, which is what places are for. The
-    first again with the store far away, where a subtask that moves waits for files that another machine sends: told."""
+    """Two jobs with the same state take turns: one whose machines all come to store the whole state, and one whose
+    disks have room for their own subtasks' state, twice over, and not for all of it, which is the purpose of
+    placement. The first again with a distant store, where a moved subtask waits for files that another machine
+    uploads: reported only.
+    """
     what = f"epoch, subtasks that stay to those that move, {sizes.loaded_keys:,} keys"
     share_bytes = sizes.loaded_keys * _KEY_BYTES // WORKERS
     cases = (
@@ -147,7 +149,7 @@ _KEY_BYTES = 37
 def _race(
     stage: Stage, sizes: Sizes, tier_bytes_max: int, condition: str
 ) -> tuple[dict[str, _WatchedJob], dict[str, list[float]]]:
-    """Load both, and let them take turns while the road to the store is in that condition."""
+    """Load both, and let them take turns with the store's proxy in that condition."""
     loading = _populations(sizes.loaded_keys, sizes.loading_epoch)
     jobs = {}
     with ExitStack() as stack:
@@ -156,7 +158,7 @@ def _race(
             settings = {
                 "millstream.placement.sticky": str(way == "sticky").lower(),
                 "millstream.tier.max-bytes": str(tier_bytes_max),
-                # Below the folder that each executor runs in: a tier for this job alone.
+                # Relative to each executor's folder: a tier for this job alone.
                 "millstream.tier.folder": f"tier-of-{place.rpartition('/')[2]}",
             }
             job = stack.enter_context(
@@ -168,12 +170,12 @@ def _race(
         took = take_turns({way: partial(job.turn, sizes.epochs) for way, job in jobs.items()}, sizes.rounds)
         stage.road.become(OPEN)
     for watched in jobs.values():
-        stage.forget(watched.place or "")
+        stage.remove_store(watched.place or "")
     return jobs, took
 
 
 def measure_far(stage: Stage, report: Report, sizes: Sizes) -> None:
-    """The slow store is slow while its own job runs, and nothing else does."""
+    """The distant store is slow while its own job runs, and at no other time."""
     for what, records, bound in (
         ("rate of small epochs", sizes.small_epoch, 0.8),
         ("throughput", sizes.large_epoch, 0.9),
@@ -190,7 +192,7 @@ def measure_far(stage: Stage, report: Report, sizes: Sizes) -> None:
             watched = {"near": _WatchedJob(stage, near), "far": _WatchedJob(stage, far)}
             took = take_turns({way: partial(job.turn, sizes.epochs) for way, job in watched.items()}, sizes.rounds)
         stage.road.become(OPEN)
-        stage.forget(far_place)
+        stage.remove_store(far_place)
         ratio = median_ratio(took["near"], took["far"])
         report.add(at_least(f"{what}, store {FAR_MS:.0f} ms away, to a local one", ratio, bound))
         for way, of_way in took.items():
@@ -198,12 +200,13 @@ def measure_far(stage: Stage, report: Report, sizes: Sizes) -> None:
 
 
 def measure_away(stage: Stage, report: Report, sizes: Sizes) -> None:
-    """An epoch is let through every half second, if the one before has begun: what waits for a busy machine does not
-    wait for the store. What was read is counted by the epochs that were planned."""
+    """An epoch is granted every half second, if the previous one has begun: waiting for a busy machine is not
+    waiting for the store. Input is measured by planned epochs.
+    """
     settings = {"millstream.ahead.max-epochs": "1000"}
     with stage.job(stage.place(), Amounts(sizes.small_epoch, sizes.loaded_keys), settings=settings) as job:
         job.pass_epochs(5)
-        job.source.grant(0)  # forgets the times of those before
+        job.source.grant(0)  # drops the times of earlier epochs
         stage.road.become(CLOSED)
         began_s, granted, planned = time.perf_counter(), 0, []
         while time.perf_counter() - began_s < sizes.away_s:
@@ -235,7 +238,7 @@ def _runs(counts: Sequence[int]) -> list[list[int]]:
 
 
 def measure_restart(stage: Stage, report: Report, sizes: Sizes) -> None:
-    """What the store gives while the job starts again, and in an epoch that touches keys of all segments."""
+    """The bytes read from the store while the job restarts, and in an epoch that touches keys of all segments."""
     loading, place = _populations(sizes.restarted_keys, sizes.loading_epoch), stage.place()
     small = Amounts(sizes.small_epoch, sizes.restarted_keys)
     with stage.job(place, small, loading) as job:
@@ -251,8 +254,9 @@ def measure_restart(stage: Stage, report: Report, sizes: Sizes) -> None:
 
 
 def measure_cores(stage: Stage, report: Report, sizes: Sizes) -> None:
-    """The per-record job of bench-state, in one subtask and in two. A subtask keeps one core busy; the driver and the
-    store need some of these cores, too. So it is also told what the busiest executor spends on an epoch."""
+    """The per-record job of bench-state, in one subtask and in two. A subtask keeps one core busy; the driver and
+    the store need some of these cores, too. So the busiest executor's time per epoch is reported as well.
+    """
     batches = Amounts(sizes.record_epoch, 100_000)
     busiest_s: dict[int, list[float]] = {1: [], 2: []}
     with ExitStack() as stack:

@@ -1,8 +1,8 @@
-"""`python bench/bench_expressions.py`: expressions of SQL inside a task, in millions of rows a second and core.
+"""`python bench/bench_expressions.py`: SQL expressions inside a task, in millions of rows a second and core.
 
 Each line is one program over a batch of 65,536 bids of Nexmark, as a task runs it: parsed, bound, compiled once, run
-many times. Measured is processor time, so that a busy machine matters little. The bounds are half of what was measured
-when the way of computing was chosen; --json for machines, --quick for a smoke test.
+many times. Processor time is measured, so that a busy machine matters little. The bounds are half of the figures at the
+time the implementation was chosen; --json for machines, --quick for a smoke test.
 """
 
 from __future__ import annotations

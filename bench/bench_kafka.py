@@ -1,16 +1,18 @@
-"""`make bench-kafka`: what goes in from Kafka and out to Kafka, in one run on one machine, with the broker on it too.
+"""`make bench-kafka`: reading from and writing to Kafka, in one run on one machine, with the broker on it too.
 
     decode    JSON of 120 bytes with 5 fields into columns, in one thread
     bad       the same, as CSV, and in Debezium's envelopes, with 1 % of messages that are no UTF-8: the rate against
-              that of good messages alone, by the least processor time, taken in turns
+              that of valid messages alone, by the least processor time, measured in turns
     count     JSON in, a count per key and window, JSON out, against a plain confluent-kafka loop with json and a dict.
-              Ours runs in two tasks, the loop in one process: the ratio is per task, by the clock, so what each waits
-              for counts. Told beside: the ratio by processor time, of all our processes (driver, JVM, workers) and of
-              the loop's, broker aside. It is what to look at where others use the machine too
-    pyflink   the same counts by PyFlink's Table API, with its connector, in as many tasks as ours; told, not judged.
+              Ours runs in two tasks, the loop in one process: the ratio is per task, by wall-clock time, so waiting
+              counts.
+              Also reported: the ratio by processor time, of all our processes (driver, JVM, workers) and of the loop's,
+              without the broker. It is the relevant figure on a shared machine
+    pyflink   the same counts by PyFlink's Table API, with its connector, in as many tasks as ours; reported, not
+    judged.
               Installs PyFlink into build/pyflink
     once      every record decoded and written again: the exactly-once sink against our at-least-once one
-    latency   10,000 records a second: from the time in a record to the moment a reader of committed messages has it
+    latency   10,000 records a second: from the time in a record to its arrival at a read-committed consumer
 
 Choose parts with --only; --quick for a smoke test.
 """
@@ -31,7 +33,7 @@ from functools import partial
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
-# Workers import what is defined beside this file, too; they inherit this when the JVM starts.
+# Workers import modules of this folder, too; they inherit this when the JVM starts.
 os.environ["PYTHONPATH"] = os.pathsep.join([str(FOLDER), str(FOLDER.parent / "src"), os.environ.get("PYTHONPATH", "")])
 sys.path[:0] = [str(FOLDER), str(FOLDER.parent / "src"), str(FOLDER.parent / "tests")]
 
@@ -63,7 +65,7 @@ Program = Callable[[StreamExecutionEnvironment, str, str, str, DeliveryGuarantee
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is measured."""
+    """The size of the measurement."""
 
     decode_records: int = 1_000_000
     decode_rounds: int = 5
@@ -113,7 +115,7 @@ def measure_decode(report: Report, sizes: Sizes) -> None:
 
 
 def measure_bad(report: Report, sizes: Sizes) -> None:
-    """Good messages stay in columns beside bad ones."""
+    """Valid messages stay in columns next to malformed ones."""
     total, size = sizes.decode_records // 5, 10_000
     documents = [programs.record(number, programs.FIRST_MS + number) for number in range(total)]
     row = programs.RECORD_TYPE
@@ -142,14 +144,14 @@ def measure_bad(report: Report, sizes: Sizes) -> None:
                 for piece in pieces:
                     decoder.decode(Messages(piece, lambda i: f"message {i}"))
                 spent_s.append(time.process_time() - started_s)
-        ratio = min(costs_s[0]) / min(costs_s[1])  # the least: what others make of the caches only adds
+        ratio = min(costs_s[0]) / min(costs_s[1])  # the minimum: cache effects of other processes only add
         report.add(at_least(f"{name}, 1 % of messages no UTF-8", ratio, 0.7, "×", "by processor time"))
 
 
 def _run(
     session: SparkSession, program: Program, broker: KafkaBroker, source: str, guarantee: DeliveryGuarantee
 ) -> tuple[float, str]:
-    """Run a program over the topic to its end; returns how long it took and where its output is."""
+    """Run a program over the topic to its end; returns the duration and the output topic."""
     target = _topic(broker, "out")
 
     def add(env: StreamExecutionEnvironment) -> None:
@@ -234,7 +236,7 @@ def _counts(broker: KafkaBroker, topic: str) -> list[tuple[str, int, int]]:
 
 
 def measure_once(report: Report, session: SparkSession, sizes: Sizes) -> None:
-    """The same program and input; only the promise differs."""
+    """The same program and input; only the delivery guarantee differs."""
     with _broker() as broker:
         source = _topic(broker, "in")
         programs.fill(broker.bootstrap, source, sizes.once_records)
@@ -256,7 +258,7 @@ def measure_once(report: Report, session: SparkSession, sizes: Sizes) -> None:
 
 
 def measure_latency(report: Report, session: SparkSession, sizes: Sizes) -> None:
-    """Told, not judged: it is mostly that of an epoch."""
+    """Reported, not judged: it is mostly the duration of an epoch."""
     for guarantee in (DeliveryGuarantee.EXACTLY_ONCE, DeliveryGuarantee.AT_LEAST_ONCE):
         with _broker() as broker:
             source, target = _topic(broker, "in"), _topic(broker, "out")
@@ -296,7 +298,7 @@ def _feed(bootstrap: str, topic: str, stop: threading.Event) -> None:
 
 
 def _delays_ms(bootstrap: str, topic: str, seconds: int) -> list[int]:
-    """Of what is read in the second half of some seconds after the first record: how old it was."""
+    """The ages of records read in the second half of some seconds after the first record."""
     settings = {"bootstrap.servers": bootstrap, "group.id": "latency", "auto.offset.reset": "earliest"}
     consumer = confluent_kafka.Consumer({**settings, "fetch.wait.max.ms": 5})
     consumer.subscribe([topic])

@@ -1,9 +1,9 @@
 """`make bench-latency`: from an event to its published output, through one `key_by` with state.
 
-Events happen at a steady rate, 1,000 or 100,000 a second, over 10,000 keys, whether anybody is ready for them or not.
-Ours counts them by key in a `ValueState` and publishes a result for each; the time of an event ends when the sink's
+Events occur at a steady rate, 1,000 or 100,000 a second, over 10,000 keys, independently of their processing. Ours
+counts them by key in a `ValueState` and publishes a result for each; the latency of an event ends when the sink's
 `commit` is called, after the manifest is on disk. The bare Spark job of the same shape counts in a dictionary of its
-worker processes, job after job over what has happened meanwhile, and ends when `collect` returns: it keeps nothing and
+worker processes, job after job over the events since the previous one, and ends when `collect` returns: it stores and
 publishes nothing. Both take turns; the first second of each turn is not counted.
 """
 
@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
-# Workers import what is defined beside this file, too; they inherit this when the JVM starts.
+# Workers import modules of this folder, too; they inherit this when the JVM starts.
 os.environ["PYTHONPATH"] = os.pathsep.join([str(FOLDER), str(FOLDER.parent / "src"), os.environ.get("PYTHONPATH", "")])
 sys.path[:0] = [str(FOLDER), str(FOLDER.parent / "src")]
 
@@ -47,7 +47,7 @@ STALLED_S = 120.0
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is measured."""
+    """The size of the measurement."""
 
     turn_s: float = 6.0
     rounds: int = 5
@@ -81,7 +81,7 @@ def _our_turn(source: EventSource, sink: PublishedSink, rate: int, lasts_s: floa
     phase = source.begin(rate)
     time.sleep(lasts_s)
     source.end()
-    time.sleep(1.0)  # what is under way is published; nobody waits for it
+    time.sleep(1.0)  # running epochs are published without being waited for
     for first, last, now_s in sink.taken():
         timer.note(phase, first, last, now_s)
     return timer.taken_ms()
@@ -132,7 +132,7 @@ def _judge(report: Report, rate: int, bound: float, taken: dict[str, list[Latenc
 
 
 def _epochs_shown(store: str) -> str:
-    """Where the time of the newest epochs went, as their manifests tell it."""
+    """The phases of the newest epochs, from their manifests."""
     log = ManifestLog(open_store(Path(store).as_uri()))
     told = [statistics_of(log.read(epoch)) or {} for epoch in log.epochs()[-EPOCHS_SHOWN:]]
     figures = {

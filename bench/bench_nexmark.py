@@ -1,17 +1,17 @@
 """`make bench-nexmark`: all of Nexmark here and on Flink 2.3, the same text over the same Parquet files.
 
-    results   every query over fewer events: both must come to the same table, by count and checksum
-    speed     processor time of each query, ours and Flink's; of its state on the heap and in RocksDB the better counts
-    growth    q4, q9 and q20 over four times the events: what an event costs then
+    results   every query over fewer events: both must produce the same table, by count and checksum
+    speed     processor time of each query, ours and Flink's; the better of Flink's heap and RocksDB state counts
+    growth    q4, q9 and q20 over four times the events: the cost per event then
 
 Flink runs in one JVM with two tasks, mini-batches, split distinct, reused objects, a checkpoint every ten seconds; ours
 in two tasks on Spark, each epoch a checkpoint. The cost of each is the processor time of all its processes from the
-start of the query to its end, after a first run over fewer events that warms it up. A query has all its turns (ours,
-Flink's heap, Flink's RocksDB) before the next one begins, and each turn of Flink is a process of its own: a run that is
-cut off leaves whole queries, and a heap that runs full takes no other query with it.
+start of the query to its end, after a warm-up run over fewer events. A query has all its turns (ours, Flink's heap,
+Flink's RocksDB) before the next one, and each turn of Flink is a process of its own: an interrupted run leaves complete
+queries, and a full heap affects no other query.
 
---events, --only q3,q4, --parts speed and --quick choose; --rocksdb-events measures RocksDB over fewer events (rates
-are compared by event, and the page says how many they were). Figures of single queries add up in
+--events, --only q3,q4, --parts speed and --quick choose; --rocksdb-events measures RocksDB over fewer events (rates are
+compared by event, and the page says how many they were). Figures of single queries accumulate in
 bench/results/nexmark.json; `nexmark_page.py` writes docs/understand/nexmark.md and bench/results/nexmark.html from it.
 """
 
@@ -48,12 +48,12 @@ from millstream.spark.session import make_session  # noqa: E402
 
 TASKS = 2
 QUERIES = tuple(f"q{number}" for number in range(24))
-# Flink refuses them: q6 has OVER on a table that changes, and its tables of files cannot be looked up in (q13).
+# Flink rejects them: q6 has OVER on a changing table, and its file tables do not support lookup joins (q13).
 BEYOND_FLINK = ("q6", "q13")
 GROWING = ("q4", "q9", "q20")
 BY_THE_CLOCK = ("q12",)  # its result depends on when it runs
-INTO_FILES = ("q10",)  # what it writes is compared in tests/golden
-# A state of gigabytes: RocksDB has memory for it (a mini cluster gives it 128 MB) and checkpoints what is new.
+INTO_FILES = ("q10",)  # its output is compared in tests/golden
+# A state of gigabytes: RocksDB has memory for it (a mini cluster assigns 128 MB) and incremental checkpoints.
 FLINK_STATE = {
     "hashmap": {"state.backend.type": "hashmap"},
     "rocksdb": {
@@ -101,7 +101,7 @@ def _define(do: Callable[[str], object], query: NexmarkQuery, folder: Path, outp
 
 
 def measure_results(report: Report, session: SparkSession, sizes: Sizes, names: Sequence[str], kept: Kept) -> None:
-    """Both at one task, where the order in which ties come is the file's."""
+    """Both with one task, where ties are ordered as in the file."""
     with _events(sizes.compared_events, 1) as folder, Flink(1, heap="2g") as flink:
         ours = Ours(session, [flink.pid], tasks=1)
         for name in names:
@@ -134,7 +134,7 @@ def _text(value: object) -> str:
 
 
 def _table(lines: Iterable[str]) -> dict[str, object]:
-    """What changes come to: how many rows, and a checksum that their order does not change."""
+    """The result of changes: the number of rows, and an order-independent checksum."""
     counts: Counter[str] = Counter()
     for line in lines:
         kind, _, row = line.partition("\t")
@@ -149,7 +149,7 @@ def _table(lines: Iterable[str]) -> dict[str, object]:
 
 
 def measure_speed(report: Report, session: SparkSession, sizes: Sizes, names: Sequence[str], kept: Kept) -> None:
-    """Each engine once to warm up, once for the figure, query by query."""
+    """Each engine once to warm up, once for the measurement, query by query."""
     with _events(sizes.warm_events) as warm, _events(sizes.events) as events, _fewer(sizes, events) as fewer:
         for name in names:
             for engine in sizes.engines:
@@ -201,7 +201,7 @@ def _measure_turn(
 
 
 def _our_cost(session: SparkSession, query: NexmarkQuery, folders: Sequence[Path]) -> tuple[float, float]:
-    """Of the last folder; the others warm up."""
+    """The cost over the last folder; the others warm up."""
     cost = (0.0, 0.0)
     for folder in folders:
         ours = Ours(session)
@@ -225,7 +225,7 @@ def _flinks_cost(flink: Flink, query: NexmarkQuery, folders: Sequence[Path]) -> 
 
 
 def measure_growth(report: Report, session: SparkSession, sizes: Sizes, names: Sequence[str], kept: Kept) -> None:
-    """What an event costs in a quarter of the events, and in all of them."""
+    """The cost per event for a quarter of the events, and for all of them."""
     quarter = sizes.events // 4
     with _events(sizes.warm_events) as warm, _events(quarter) as few, _events(sizes.events) as many:
         for name in (name for name in names if name in GROWING):
@@ -237,18 +237,18 @@ def measure_growth(report: Report, session: SparkSession, sizes: Sizes, names: S
                 kept.keep(name, "growth", {"events": sizes.events, "few_us": small * 1e6, "many_us": large * 1e6})
 
 
-# --- what is kept -----------------------------------------------------------------------------------------------------
+# --- stored figures ---------------------------------------------------------------------------------------------------
 
 
 class Kept:
-    """The figures of all queries so far, in a file; and on the pages below `root`, unless they are a smoke test."""
+    """The figures of all queries so far, in a file; and on the pages below `root`, except in a smoke test."""
 
     def __init__(self, path: Path, root: Path | None) -> None:
         self._path, self._root = path, root
         self.figures: dict[str, dict[str, Any]] = json.loads(path.read_text()) if path.exists() else {}
 
     def keep(self, query: str, what: str, figure: dict[str, Any]) -> None:
-        """Write a figure down, with when and where it was measured."""
+        """Store a figure, with its time and machine."""
         measured = {"at": f"{datetime.now():%Y-%m-%d %H:%M}", "load": Machine.here().load}
         self.figures.setdefault(query, {})[what] = {**figure, **measured}
         self._path.parent.mkdir(exist_ok=True)
@@ -259,7 +259,7 @@ class Kept:
 
 @contextmanager
 def _told(report: Report, name: str) -> Iterator[None]:
-    """A query that fails is told, and misses; the others go on."""
+    """A failing query is reported, and has no figure; the others continue."""
     try:
         yield
     except Exception as error:  # whatever an engine raises

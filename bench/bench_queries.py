@@ -1,16 +1,16 @@
-"""`make bench-queries`: a job that is asked while it runs, in one run on one machine.
+"""`make bench-queries`: a job that is queried while it runs, in one run on one machine.
 
-    job          impressions counted per ad at very many ads: while four clients ask for random ads, against nobody
-                 asking, and against few ads; by a function per record, and in hourly windows in columns
-    http         how long one answer takes beside the running job, and how old it is
+    job          impressions counted per ad for very many ads: while four clients query random ads, against no queries,
+                 and against few ads; by a function per record, and in hourly windows in columns
+    http         the latency of one answer while the job runs, and its age
     reads        many keys at once over Arrow Flight, and single keys in process
     replicas     two servers, each with half of the key groups, against one, by processor time
-    redis        the same job that writes what has changed to a Redis every second, against the job that is asked
+    redis        the same job that writes changes to a Redis every second, against the queried job
 
-Ours is always a whole epoch of a real job, to its manifest, as it runs on Spark. It is asked through `millstream
+Ours is always a whole epoch of a real job, to its manifest, as it runs on Spark. It is queried through `millstream
 query-server` in a process of its own, by clients that are processes too: with the job's two tasks that is more than two
-cores have room for, so clients ask at a pace, which is told, and what they and the server use of the processors is
-taken from the job. Choose parts with --only; --quick for a smoke test.
+cores have room for, so clients are paced, which is reported, and their and the server's processor time is taken from
+the job. Choose parts with --only; --quick for a smoke test.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
 PEERS = FOLDER.parent / "build" / "peers"
-# Workers import what is defined beside this file, too; they inherit this when the JVM starts.
+# Workers import modules of this folder, too; they inherit this when the JVM starts.
 os.environ["PYTHONPATH"] = os.pathsep.join(
     [str(FOLDER), str(FOLDER.parent / "src"), os.environ.get("PYTHONPATH", ""), str(PEERS)]
 )
 sys.path[:0] = [str(FOLDER), str(FOLDER.parent / "src")]
-# Python does not look again into a folder that was not there when it started.
+# Python caches the absence of a folder that did not exist when it started.
 PEERS.mkdir(parents=True, exist_ok=True)
 
 import numpy as np  # noqa: E402
@@ -63,7 +63,7 @@ Program = Callable[[DataStream], DataStream]
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is measured. `records` are those of one epoch."""
+    """The size of the measurement. `records` are those of one epoch."""
 
     keys: int = 1_000_000
     few_keys: int = 100
@@ -88,7 +88,7 @@ QUICK = Sizes(
 
 
 def _job(session: SparkSession, program: Program, records: int, keys: int) -> GatedJob:
-    # Every epoch has other records, and no hour ends while we measure.
+    # Every epoch has other records, and no hour ends during the measurement.
     epochs = [TimedRecords(epoch, records, keys, EPOCH_SPAN_MS) for epoch in range(60)]
     return GatedJob(session, TASKS, epochs[-1], TIMED_TYPE, program, TASKS, epochs)
 
@@ -121,7 +121,7 @@ def _asked_or_not(
     report: Report, session: SparkSession, sizes: Sizes, program: Program, state: str, records: int
 ) -> dict[str, list[float]]:
     with ExitStack() as stack:
-        # Two jobs, so that each round compares the same epoch of the same history, with the same merging to do.
+        # Two jobs, so that each round compares the same epoch of the same history, with the same compaction.
         many, alone = (stack.enter_context(_job(session, program, records, sizes.keys)) for _ in range(2))
         few = stack.enter_context(_job(session, program, records, sizes.few_keys))
         many.epoch_s()
@@ -149,11 +149,11 @@ def _asked_or_not(
 
 
 def _warm_up(job: GatedJob, asking: Clients, servers: Sequence[Served]) -> None:
-    """The first questions have a server make what it needs to answer any."""
+    """The first queries initialise the server's caches."""
     asking.during(partial(job.epochs_s, 1))
-    asking.forget()
+    asking.reset()
     for served in servers:
-        served.forget()
+        served.reset()
 
 
 def _times(seen: Seen) -> str:
@@ -165,8 +165,9 @@ def _times(seen: Seen) -> str:
 
 
 def measure_http(report: Report, session: SparkSession, sizes: Sizes) -> None:
-    """One client, one kept connection, while epochs follow each other without a pause. The server waits for its turn
-    like the job's tasks; only the client, which measures, goes before all of them where that is allowed."""
+    """One client, one persistent connection, while epochs run without pauses. The server is scheduled like the job's
+    tasks; only the measuring client has a higher priority, if permitted.
+    """
     for state, program in ((COUNTS, counted), (HOURS, hourly)):
         with ExitStack() as stack:
             job = stack.enter_context(_job(session, program, sizes.http_records, sizes.keys))
@@ -186,7 +187,7 @@ def measure_http(report: Report, session: SparkSession, sizes: Sizes) -> None:
 
 
 def _asked_beside(job: GatedJob, state: str, sizes: Sizes) -> tuple[Seen, list[float], float]:
-    """What a client saw while epochs ran, how long each took, and the server's processor time for an answer in ms."""
+    """A client's measurements while epochs ran, their durations, and the server's processor time per answer in ms."""
     with ExitStack() as stack:
         served = stack.enter_context(query_server(job.store))
         asked = Asked(served.port, _PATHS[state], sizes.keys, sizes.http_questions_per_s)
@@ -197,7 +198,7 @@ def _asked_beside(job: GatedJob, state: str, sizes: Sizes) -> tuple[Seen, list[f
 
 
 def _asked_of_nothing(job: GatedJob, sizes: Sizes) -> Seen:
-    """What the same client sees of a server that has nothing to do: the least that this machine takes."""
+    """The same client's latency with an idle server: the minimum of this machine."""
     with ExitStack() as stack:
         port = stack.enter_context(bare_server())
         asking = stack.enter_context(clients([Asked(port, "/", sizes.keys, sizes.http_questions_per_s)]))
@@ -209,7 +210,7 @@ def _asked_of_nothing(job: GatedJob, sizes: Sizes) -> Seen:
 
 
 def measure_reads(report: Report, session: SparkSession, sizes: Sizes) -> None:
-    """The job is there and rests: what is measured is the reading."""
+    """The job is idle: only reads are measured."""
     with ExitStack() as stack:
         job = stack.enter_context(_job(session, counted, sizes.counted_records, sizes.keys))
         for _ in range(3):
@@ -249,8 +250,9 @@ def _gets_per_s(store: str, sizes: Sizes) -> float:
 
 
 def measure_replicas(report: Report, session: SparkSession, sizes: Sizes) -> None:
-    """Answers for each second of processor time, while the job commits epochs that every server has to open: two
-    replicas on cores of their own give what each of them gives, added up."""
+    """Answers per second of processor time, while the job commits epochs that every server has to open: two replicas
+    on their own cores have the sum of their rates.
+    """
     halves = [range(GROUPS // 2), range(GROUPS // 2, GROUPS)]
     with _job(session, counted, sizes.http_records, sizes.keys) as job:
         job.epochs_s(2)
@@ -266,7 +268,7 @@ def measure_replicas(report: Report, session: SparkSession, sizes: Sizes) -> Non
 
 
 def _answers_per_cpu_s(job: GatedJob, held: Sequence[range | None], sizes: Sizes) -> float:
-    """Summed up over the servers; each has a client of its own, which asks without a pause."""
+    """Summed over the servers; each has a client of its own, which queries without pauses."""
     with ExitStack() as stack:
         servers = [stack.enter_context(query_server(job.store, groups)) for groups in held]
         spans = [groups or range(GROUPS) for groups in held]
@@ -280,11 +282,11 @@ def _answers_per_cpu_s(job: GatedJob, held: Sequence[range | None], sizes: Sizes
         return sum(len(seen.took_ms) / served.used_s() for seen, served in zip(asking.seen, servers, strict=True))
 
 
-# --- with a Redis in place of questions --------------------------------------------------------------------------
+# --- with a Redis instead of queries -----------------------------------------------------------------------------
 
 
 def measure_redis(report: Report, session: SparkSession, sizes: Sizes) -> None:
-    """What it costs to have the same values readable in a Redis, a second old at most."""
+    """The cost of having the same values readable in a Redis, at most a second old."""
     fetch_redis()
     with ExitStack() as stack:
         port = stack.enter_context(redis_server())

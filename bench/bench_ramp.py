@@ -1,9 +1,9 @@
-"""`make bench-ramp`: how soon a job that starts cold comes to its best throughput.
+"""`make bench-ramp`: how soon a cold job reaches its best throughput.
 
 An unmodified PyFlink program (`ramp_program.py`) with a checkpoint every second runs over a backlog, in a process and a
-Spark of its own, from nothing. Against it: the same program whose epochs have one size from beginning to end, with the
-best of several sizes. Measured is the job, from the trigger of its first epoch to its last manifest, cold epochs and
-all; what it takes Spark to start is in neither.
+Spark of its own, from nothing. It is compared with the same program with a fixed epoch size, the best of several sizes.
+Measured is the job, from the trigger of its first epoch to its last manifest, including cold epochs; the start of Spark
+is excluded in both.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def records_per_s(records: int, keys: int, fixed: int | None = None) -> tuple[fl
 
 
 def measure(report: Report, records: int, keys: int) -> None:
-    """The program as it is, against the best of those with epochs of one size."""
+    """The unmodified program, against the best of those with epochs of one size."""
     fixed = {size: records_per_s(records, keys, size)[0] for size in FIXED_RECORDS}
     best = max(fixed, key=lambda size: fixed[size])
     learnt, sizes = records_per_s(records, keys)

@@ -1,9 +1,9 @@
-"""`make bench-snapshots`: what it costs to save, restore and rescale a job, in one run on one machine.
+"""`make bench-snapshots`: the cost of saving, restoring and rescaling a job, in one run on one machine.
 
     savepoint    a savepoint by reference of a large state, against one small epoch of the same job
     restore      from the start of a job to its first epoch: from a snapshot of a large state, against an empty store
-    rescale      2 → 4 → 2 tasks while the job runs: what the epochs after it cost more than those that follow
-    growth       what an epoch spends on its snapshot, with few changes in a large state and in a small one
+    rescale      2 → 4 → 2 tasks while the job runs: the extra cost of the epochs after it, against those that follow
+    growth       an epoch's snapshot cost, with few changes in a large state and in a small one
     history      epochs of a job that retains ten thousand, against one that retains its own, and the driver's memory
 
 Ours is always a whole epoch of a real job, to its manifest. Choose parts with --only; --quick for a smoke test.
@@ -22,7 +22,7 @@ from itertools import pairwise
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
-# Workers import what is defined beside this file, too; they inherit this when the JVM starts.
+# Workers import modules of this folder, too; they inherit this when the JVM starts.
 os.environ["PYTHONPATH"] = os.pathsep.join([str(FOLDER), str(FOLDER.parent / "src"), os.environ.get("PYTHONPATH", "")])
 sys.path[:0] = [str(FOLDER), str(FOLDER.parent / "src")]
 
@@ -49,7 +49,7 @@ KEEP = {"millstream.retention.epochs": "20000"}
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is measured."""
+    """The size of the measurement."""
 
     keys: int = 10_000_000
     fewer_keys: int = 1_000_000
@@ -89,7 +89,7 @@ def _job(
 
 
 def _loaded(session: SparkSession, sizes: Sizes, keys: int) -> GatedJob:
-    """A job that holds so many keys, and has done what merging was left over from loading them."""
+    """A job with this many keys, after the compactions caused by loading them."""
     loading = _populations(keys, sizes.loading_epoch)
     job = _job(session, Spread(sizes.small_epoch, keys), loading)
     for _ in loading:
@@ -126,7 +126,7 @@ def measure_savepoint(report: Report, session: SparkSession, sizes: Sizes) -> No
 
 
 def measure_restore(report: Report, session: SparkSession, sizes: Sizes) -> None:
-    """Jobs that begin with a large state and with none: from their start to their first epoch."""
+    """Jobs that start with a large state and with none: from their start to their first epoch."""
     with _loaded(session, sizes, sizes.keys) as job:
         store, manifest = open_store(job.store), _newest(job)
         files = sorted(named_files(manifest))
@@ -155,7 +155,7 @@ def measure_restore(report: Report, session: SparkSession, sizes: Sizes) -> None
 
 
 def measure_rescale(report: Report, session: SparkSession, sizes: Sizes) -> None:
-    """How many epochs' worth of time is lost when the job goes over to other tasks."""
+    """The number of epochs' worth of time lost when the job is rescaled."""
     lost: dict[tuple[int, int], list[float]] = {(2, 4): [], (4, 2): []}
     usual: dict[int, list[float]] = {2: [], 4: []}
     with _loaded(session, sizes, sizes.keys) as job:
@@ -175,13 +175,15 @@ def measure_rescale(report: Report, session: SparkSession, sizes: Sizes) -> None
 
 
 def measure_growth(report: Report, session: SparkSession, sizes: Sizes) -> None:
-    """What tasks spend on writing their state and the driver on the manifest, with as many changes in both states."""
+    """The tasks' time to write their state and the driver's to write the manifest, with equal changes in both
+    states.
+    """
     with _loaded(session, sizes, sizes.keys) as large, _loaded(session, sizes, sizes.fewer_keys) as small:
         jobs = {sizes.keys: large, sizes.fewer_keys: small}
-        # The commit of an epoch is told by the one after it.
+        # The duration of an epoch's commit is in the next manifest.
         take_turns({str(keys): job.epoch_s for keys, job in jobs.items()}, sizes.snapshots + 1, warm_up_rounds=0)
         costs = {keys: _snapshot_costs(job, sizes.snapshots) for keys, job in jobs.items()}
-    # Segments are merged in a rhythm of some epochs: a figure is the mean of one such cycle.
+    # Compaction has a cycle of some epochs: a figure is the mean of one cycle.
     cycles = {
         keys: [statistics.mean(cost.ms for cost in cycle) for cycle in _cycles(found)] for keys, found in costs.items()
     }
@@ -201,7 +203,7 @@ def _cycles(costs: Sequence[_Cost]) -> list[Sequence[_Cost]]:
 
 @dataclass(frozen=True)
 class _Cost:
-    """What one epoch spent on its snapshot: time of all tasks and of the commit, and bytes."""
+    """The snapshot cost of one epoch: time of all tasks and of the commit, and bytes."""
 
     ms: float
     new_bytes: int
@@ -209,7 +211,7 @@ class _Cost:
 
 
 def _snapshot_costs(job: GatedJob, epochs: int) -> list[_Cost]:
-    """Of the last epochs but one: how long a commit took is told by the manifest after it."""
+    """The last epochs but one: the duration of a commit is in the next manifest."""
     log = ManifestLog(open_store(job.store))
     found = [statistics_of(log.read(epoch)) or {} for epoch in log.epochs()[-epochs - 1 :]]
     return [
@@ -223,7 +225,7 @@ def _snapshot_costs(job: GatedJob, epochs: int) -> list[_Cost]:
 
 
 def measure_history(report: Report, session: SparkSession, sizes: Sizes) -> None:
-    """Epochs of two equal jobs in turn, after one of them was given a past. Both sweep every 50 epochs."""
+    """Epochs of two equal jobs in turn, one of them with a generated history. Both collect every 50 epochs."""
     changes = Spread(sizes.small_epoch, 10 * sizes.small_epoch)
     with _job(session, changes) as seed:
         seed.epochs_s(2)
@@ -236,7 +238,7 @@ def measure_history(report: Report, session: SparkSession, sizes: Sizes) -> None
             take_turns(jobs, sizes.history_epochs // 2)
             memory = _memory_bytes()
             _write_history(old, sizes.history)
-            # Every manifest of the past is read once, in the first pass of the sweeper after it has come.
+            # Every manifest of the history is read once, in the collector's first pass after it was written.
             take_turns(jobs, sizes.history_epochs)
             took = take_turns(jobs, sizes.history_epochs)
             grown = (_memory_bytes() - memory) / 1e6
@@ -254,7 +256,7 @@ def _epochs_read(manifest: Manifest) -> int:
 
 
 def _write_history(job: GatedJob, epochs: int) -> None:
-    """Manifests as large as those of the job, each of which names two files that only it and the next one name."""
+    """Manifests as large as those of the job, each of which references two files shared only with the next one."""
     store, newest = open_store(job.store, fsync=False), _newest(job)
     for epoch in range(1, epochs + 1):
         files = [segment_name("totals", "past", n, s, "a") for n in (epoch - 1, epoch) if n for s in range(TASKS)]
@@ -266,7 +268,7 @@ def _write_history(job: GatedJob, epochs: int) -> None:
 
 
 def _memory_bytes() -> int:
-    """What this process, the driver, has in memory; the JVM is another one."""
+    """The memory of this process, the driver; the JVM is another one."""
     gc.collect()
     return psutil.Process().memory_info().rss
 

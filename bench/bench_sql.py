@@ -1,15 +1,15 @@
 """`make bench-sql`: SQL here and on Flink 2.3, the same text over the same Parquet files, by processor time.
 
-    queries   Nexmark's queries of tables that only grow, and windows of 1 M and of 100 keys
-    results   the same queries over fewer bids, into files: both must give the same rows
+    queries   Nexmark's queries of append-only tables, and windows of 1 M and of 100 keys
+    results   the same queries over fewer bids, into files: both must produce the same rows
     functions Python functions, per row and of pandas Series, against PyFlink's
 
-The function of query 14 is a Java class on Flink and one over columns here; its cost per row is told beside it.
+The function of query 14 is a Java class on Flink and one over columns here; its cost per row is reported as well.
 
 Flink runs in one JVM with two tasks, mini-batches, reused objects, state on its heap, a checkpoint every ten seconds;
 ours in two tasks on Spark, in epochs of up to 8 M records, each of which is a checkpoint and shorter than that. The
-cost of each is the processor time of all its processes from the start of the query to its end, after a first run that
-warms it up. Choose parts with --only, queries with --query, ours without Flink with --alone; --quick for a smoke test.
+cost of each is the processor time of all its processes from the start of the query to its end, after a warm-up run.
+Choose parts with --only, queries with --query, ours without Flink with --alone; --quick for a smoke test.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ QUICK = Sizes(bids=1_000_000, warm_bids=500_000, compared_bids=50_000, function_
 
 
 class Ours:
-    """An environment on the session, which says what a statement costs."""
+    """An environment on the session that measures the cost of statements."""
 
     def __init__(self, session: SparkSession, without: Sequence[int] = (), tasks: int = TASKS) -> None:
-        self._without = without  # processes of others below this one
+        self._without = without  # other child processes of this one
         environment = StreamExecutionEnvironment.get_execution_environment()
         environment.set_parallelism(tasks)
         environment.use_spark_session(session)
@@ -79,7 +79,7 @@ class Ours:
         self._runs = 0
 
     def define(self, name: str, function: Any) -> None:
-        """A function of the program's; another one of that name is gone."""
+        """Register a function of the program; replaces one of that name."""
         self.tables.drop_temporary_system_function(name)
         self.tables.create_temporary_system_function(name, function)
 
@@ -87,14 +87,14 @@ class Ours:
         self.tables.execute_sql(statement)
 
     def cost(self, statement: str) -> tuple[float, float]:
-        """The processor time and the time by the clock of a statement that starts a job."""
+        """The processor time and the wall-clock time of a statement that starts a job."""
         self._take_new_store()
         before = taken_s(os.getpid(), self._without)
         took_s = timed_s(lambda: self.tables.execute_sql(statement).wait())
         return taken_s(os.getpid(), self._without) - before, took_s
 
     def rows(self, query: str) -> Iterator[Any]:
-        """The changes that a query gives."""
+        """The changes emitted by a query."""
         self._take_new_store()
         with self.tables.execute_sql(query).collect() as rows:
             yield from rows
@@ -119,14 +119,14 @@ def _sink(query: Query, name: str, options: str) -> str:
 
 
 def _timed_sink(query: Query, name: str, folder: str) -> str:
-    """Where results go while time is taken: nowhere, unless the query is about files."""
+    """The sink during measurements: a blackhole, unless the query is about files."""
     if query.files is None:
         return _sink(query, name, "'connector' = 'blackhole'")
     return f"CREATE TABLE {name} ({query.columns}) {query.files.format(folder=folder)}"
 
 
 def measure_queries(report: Report, session: SparkSession, sizes: Sizes) -> None:
-    """Each query once to warm up, once for the figure, on both."""
+    """Each query once to warm up, once for the measurement, on both."""
     ratios: list[float] = []
     with (
         _bids(sizes.warm_bids) as warm,
@@ -145,7 +145,7 @@ def measure_queries(report: Report, session: SparkSession, sizes: Sizes) -> None
                 for engine in engines.values():
                     for statement in bid_tables(bids):
                         engine.do(statement)
-                for name in engines:  # what the run before has written is not to be read by this one
+                for name in engines:  # the output of the previous run must not be read by this one
                     shutil.rmtree(Path(results) / name, ignore_errors=True)
                 if flink is not None:
                     flink_cost = flink.do(insert)
@@ -168,7 +168,7 @@ def measure_queries(report: Report, session: SparkSession, sizes: Sizes) -> None
 def _note_per_row(
     report: Report, ours: Ours, insert: str, sizes: Sizes, flink_cost: tuple[float, float] | None
 ) -> None:
-    """The same query with its function called for every row: the dearer form, told beside the other."""
+    """The same query with its function called for every row: the more expensive form, reported in addition."""
     ours.define("count_char", letter_counts.per_row)
     taken_s, _ = ours.cost(insert)
     ours.define("count_char", letter_counts.in_columns)
@@ -249,7 +249,7 @@ def measure_functions(report: Report, session: SparkSession, sizes: Sizes) -> No
 def _pyflink_cpu_s(python: Path, rows: int, kind: str, mode: str) -> float:
     """The processor time of PyFlink's second run, with all its processes."""
     command = [str(python), str(FOLDER / "sql_pyflink_child.py"), str(rows), kind, mode]
-    # In thread mode the JVM starts an interpreter that finds packages, and the functions, on this path alone.
+    # In thread mode the JVM starts an interpreter that resolves packages, and the functions, on this path alone.
     packages = next((python.parent.parent / "lib").glob("python*/site-packages"))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(packages), str(FOLDER)])}
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment)
@@ -262,7 +262,7 @@ def _pyflink_cpu_s(python: Path, rows: int, kind: str, mode: str) -> float:
 
 
 def _difference(one: str, two: str) -> int:
-    """Rows that are in one set of files and not in the other, counted with how often."""
+    """Rows that are in one set of files and not in the other, with their counts."""
 
     def rows(pattern: str) -> str:
         files = [str(path) for path in Path(pattern.removesuffix("/**")).rglob("*") if _is_result(path)]

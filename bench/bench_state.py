@@ -4,11 +4,11 @@
                  hand-written loop with a Python dictionary
     columns      the same in columns, against hand-written numpy with a Parquet file as state
     growth       small epochs on a large state, against the same on an empty one
-    memory       a state larger than memory: what every Python process has for itself
+    memory       a state larger than memory: the private memory of every Python process
     points       single keys of an open version, one thread
-    maps         a large map of one key: what touching some entries costs, and what going through it holds
+    maps         a large map of one key: the cost of touching some entries, and the memory of iterating over it
     timers       an epoch in which none of many timers is due, against one without timers
-    compaction   the slowest epochs against the usual ones while segments are merged
+    compaction   the slowest epochs against the usual ones during compaction
 
 Ours is always a whole epoch of a real job, to its manifest. Choose parts with --only; --quick for a smoke test.
 """
@@ -27,7 +27,7 @@ from functools import partial
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
-# Workers import what is defined beside this file, too; they inherit this when the JVM starts.
+# Workers import modules of this folder, too; they inherit this when the JVM starts.
 os.environ["PYTHONPATH"] = os.pathsep.join([str(FOLDER), str(FOLDER.parent / "src"), os.environ.get("PYTHONPATH", "")])
 sys.path[:0] = [str(FOLDER), str(FOLDER.parent / "src")]
 
@@ -66,7 +66,7 @@ TASKS = 2
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is measured."""
+    """The size of the measurement."""
 
     records: int = 5_000_000
     few_keys: int = 100
@@ -197,7 +197,7 @@ def measure_memory(report: Report, session: SparkSession, sizes: Sizes) -> None:
 
 
 def measure_points(report: Report, sizes: Sizes) -> None:
-    """Single keys from a view that is kept open, in a version of four segments."""
+    """Single keys from a view that stays open, in a version of four segments."""
     layout = TableLayout("total", pa.int64(), value_type=pa.int64())
     with tempfile.TemporaryDirectory(prefix="millstream-bench-") as folder:
         store = open_store(folder)
@@ -221,7 +221,7 @@ def measure_points(report: Report, sizes: Sizes) -> None:
 
 
 def measure_maps(report: Report, sizes: Sizes) -> None:
-    """Entries of a large map against those of a hundredth of it."""
+    """Entries of a large map against those of one a hundredth its size."""
     small = sizes.map_entries // 100
     with tempfile.TemporaryDirectory(prefix="millstream-bench-") as folder:
         maps = {str(entries): HotMap(f"{folder}/{entries}", entries) for entries in (small, sizes.map_entries)}

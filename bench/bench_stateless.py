@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).resolve().parent
-# Workers import what is defined beside this file, too; they inherit this when the JVM starts.
+# Workers import modules of this folder, too; they inherit this when the JVM starts.
 os.environ["PYTHONPATH"] = os.pathsep.join([str(FOLDER), str(FOLDER.parent / "src"), os.environ.get("PYTHONPATH", "")])
 sys.path[:0] = [str(FOLDER), str(FOLDER.parent / "src")]
 
@@ -49,11 +49,11 @@ EXCHANGES = (0, 1, 2)
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is measured."""
+    """The size of the measurement."""
 
     map_records: int = 5_000_000
     exchange_records: int = 10_000_000
-    # At a hundred million rows a second fewer would measure how fast a job starts.
+    # At a hundred million rows a second, fewer would measure the start of a job.
     column_records: int = 100_000_000
     rounds: int = 5
     rounds_of_slow_maps: int = 3
@@ -105,7 +105,7 @@ def _spark_row_changed(record: Any) -> Any:
 
 @dataclass(frozen=True)
 class Contest:
-    """One comparison: our program, the hand-written frame, and how much faster ours must be (None: told only)."""
+    """One comparison: our program, the hand-written frame, and the required ratio (None: reported only)."""
 
     name: str
     records: int
@@ -143,7 +143,7 @@ def contests(sizes: Sizes) -> Iterator[Contest]:
         KEYED_TYPE, lambda s: s.map_batches(hand.reworked, KEYED_TYPE),
         lambda spark: hand.one_pass(spark, columns, hand.reworked), 0.9, sizes.rounds,
     )  # fmt: skip
-    # A function so light (30 us a batch) that the engine's own 16 us a batch show: told, so that they do not grow.
+    # A function so light (30 us a batch) that the engine's own 16 us a batch show: reported, so that they do not grow.
     yield Contest(
         f"map_batches of {columns.total / 1e6:g} M rows, 1 column anew, to bare mapInArrow", columns.total, columns,
         KEYED_TYPE, lambda s: s.map_batches(hand.doubled, KEYED_TYPE),
@@ -165,7 +165,7 @@ def measure_throughput(report: Report, session: SparkSession, sizes: Sizes) -> N
     """Every contest, in turns."""
     defaults, ours_session = session.newSession(), separate_session(session)
     for contest in contests(sizes):
-        # Whichever settings suit the hand-written frame better: ours start jobs faster, Spark's move typed rows faster.
+        # The better settings for the hand-written frame: ours start jobs faster, Spark's move typed rows faster.
         frame = contest.frame(defaults if contest.spark_defaults else ours_session)
         with GatedJob(session, TASKS, contest.batches, contest.type_info, contest.build, TASKS) as job:
             took = take_turns({"ours": job.epoch_s, "theirs": partial(_execution_s, frame)}, contest.rounds)
@@ -207,7 +207,7 @@ class DefaultStreaming:
         return float(statistics.median(json.loads(answer)))
 
     def close(self) -> None:
-        """Let it end."""
+        """Let it finish."""
         assert self._child.stdin is not None
         self._child.stdin.close()
         self._child.wait(60)
@@ -278,7 +278,7 @@ def measure_soak(report: Report, session: SparkSession, sizes: Sizes) -> None:
 
 
 def main() -> int:
-    """Measure what was asked for; the exit code says whether every requirement holds."""
+    """Run the requested measurements; the exit code says whether every requirement holds."""
     parser = argparse.ArgumentParser(description="stateless programs against hand-written PySpark")
     parser.add_argument("--json", action="store_true", help="print JSON in place of lines")
     parser.add_argument("--quick", action="store_true", help="smaller sizes: a smoke test")

@@ -1,10 +1,11 @@
-"""`make bench-streams`: programs that are more than a line of operators, in one run on one machine.
+"""`make bench-streams`: programs with several streams or exchanges, in one run on one machine.
 
-    interval-join  orders and payments of a key in a stretch of time, against Spark's own stream-stream join, same files
+    interval-join  orders and payments of a key within a time interval, against Spark's own stream-stream join, same
+    files
     broadcast      records enriched from broadcast state, against the same in a dictionary: by a process function, which
                    yields its results too, and by a plain map, which returns them
     exchanges      a program with two exchanges, against the same with one
-    async          calls to a service that answers after 20 ms, 100 at once, against one after another
+    async          calls to a service that responds after 20 ms, 100 concurrently, against one after another
 
 Ours is always a whole epoch of a real job, to its manifest. Choose parts with --only; --quick for a smoke test.
 """
@@ -23,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).resolve().parent
-# Workers import what is defined beside this file, too; they inherit this when the JVM starts.
+# Workers import modules of this folder, too; they inherit this when the JVM starts.
 os.environ["PYTHONPATH"] = os.pathsep.join([str(FOLDER), str(FOLDER.parent / "src"), os.environ.get("PYTHONPATH", "")])
 sys.path[:0] = [str(FOLDER), str(FOLDER.parent / "src")]
 
@@ -70,7 +71,7 @@ JOIN_WARM_UP_ROUNDS = 3
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is measured. All records are those of one epoch; of the join, those of each side."""
+    """The size of the measurement. All records are those of one epoch; of the join, those of each side."""
 
     join_records: int = 200_000
     join_keys: int = 100_000
@@ -93,7 +94,7 @@ QUICK = Sizes(
 
 
 class SparkJoin:
-    """Spark's own join, fed one epoch at a time; keeps what it tells."""
+    """Spark's own join, fed one epoch at a time; collects its reports."""
 
     def __init__(self, ask: Callable[[str, str], dict[str, Any]], query: str, folders: list[Path]) -> None:
         self._ask, self._query, self._folders = ask, query, iter(folders)
@@ -116,7 +117,9 @@ def _join_job(session: SparkSession, folders: list[Path], program: Build, sink: 
 
 
 def measure_interval_join(report: Report, session: SparkSession, sizes: Sizes) -> None:
-    """In columns and by a function, against Spark's own with its state in either place. All must find the same."""
+    """In columns and by a function, against Spark's own with its state in either place. All must produce the same
+    pairs.
+    """
     ours = {"columns": joined_in_columns, "function": joined_by_function}
     sinks = {name: PairSums() for name in ours}
     with ExitStack() as stack:
@@ -148,7 +151,7 @@ def measure_interval_join(report: Report, session: SparkSession, sizes: Sizes) -
 
 
 def measure_broadcast(report: Report, session: SparkSession, sizes: Sizes) -> None:
-    """Rules for 100 groups, one of them put again in every epoch; the other two know them from the beginning."""
+    """Rules for 100 groups, one of them replaced in every epoch; the other two variants know them from the start."""
     records = sizes.broadcast_records
     rules = Feed(Rules(1), RULE_TYPE, [Rules(100)])
     with (
@@ -169,8 +172,8 @@ def measure_broadcast(report: Report, session: SparkSession, sizes: Sizes) -> No
 def measure_exchanges(report: Report, session: SparkSession, sizes: Sizes) -> None:
     """Two light functions with an exchange before the first, or before both: in columns, and by key and record.
 
-    In columns the functions cost next to nothing, so one exchange is nearly the whole program: what is held is that the
-    second is not dearer than the first.
+    In columns the functions cost next to nothing, so one exchange is nearly the whole program: the requirement is that
+    the second is not more expensive than the first.
     """
     kinds = {"rebalance": (dealt_out, sizes.exchange_records, 2.0), "key_by": (keyed_again, sizes.keyed_records, 2.0)}
     for name, (program, records, bound) in kinds.items():
@@ -196,8 +199,9 @@ def _asking(port: int, capacity: int) -> Callable[[DataStream], DataStream]:
 
 
 def measure_async(report: Report, session: SparkSession, sizes: Sizes) -> None:
-    """Both in one subtask: what is compared is the waiting. One by one a service of 20 ms gives 50 answers a second, so
-    that side has fewer records; calls per second are compared."""
+    """Both in one subtask: the waiting is compared. Sequentially a service of 20 ms responds 50 times a second, so
+    that side has fewer records; calls per second are compared.
+    """
     many, few = sizes.async_records, sizes.one_by_one_records
     with (
         slow_service(SERVICE_MS) as port,

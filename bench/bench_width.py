@@ -1,12 +1,12 @@
-"""`make bench-width`: what one more task costs. The smallest epoch of one job at five widths, on two cores.
+"""`make bench-width`: the cost of one more task. The smallest epoch of one job at five widths, on two cores.
 
-One record an epoch, counted by key in a `ValueState` behind one exchange, on 4,096 keys: two stages, so 2 × parallelism
-tasks. An epoch has to grow with the number of its tasks, and with nothing else: what a task costs at parallelism 128 is
-held against what it costs at 8; at 512, far beyond these cores, it is told. The bare Spark job of the same shape stands
-beside it, told only: rows of nothing cross one `repartitionById` between two `mapInArrow`. Its own cost of a task grows
-too, with what every shuffle of that width has to look up.
+One record an epoch, counted by key in a `ValueState` downstream of one exchange, on 4,096 keys: two stages, so 2 ×
+parallelism tasks. The duration of an epoch must grow with the number of its tasks, and with nothing else: the cost of a
+task at parallelism 128 is compared with that at 8; at 512, far beyond these cores, it is reported only. The bare Spark
+job of the same shape is also reported only: empty rows cross one `repartitionById` between two `mapInArrow`. Its own
+cost of a task grows too, with the lookups of every shuffle of that width.
 
-Ours is a whole epoch of a real job, from the manifest before it to its own, synced to disk.
+Ours is a whole epoch of a real job, from the previous manifest to its own, synced to disk.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).resolve().parent
-# Workers import what is defined beside this file, too; they inherit this when the JVM starts.
+# Workers import modules of this folder, too; they inherit this when the JVM starts.
 os.environ["PYTHONPATH"] = os.pathsep.join([str(FOLDER), str(FOLDER.parent / "src"), os.environ.get("PYTHONPATH", "")])
 sys.path[:0] = [str(FOLDER), str(FOLDER.parent / "src")]
 
@@ -45,13 +45,13 @@ NARROW, WIDE = 8, 128
 TOLD_WIDTH = 512
 SIDES = ("ours", "bare")
 KEY_GROUPS = {"pipeline.max-parallelism": "512"}
-# So that every subtask holds state.
+# So that every subtask has state.
 LOADING = (Longs(4_096),)
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is measured."""
+    """The size of the measurement."""
 
     warm_up: int = 12
     rounds: int = 5
@@ -96,7 +96,7 @@ def _turns(session: SparkSession, sizes: Sizes, widths: Sequence[int], rounds: i
         for width in widths:
             job = stack.enter_context(GatedJob(session, 1, Longs(1), Types.LONG(), _build, width, LOADING, KEY_GROUPS))
             frame = hand.smallest(separate_session(session), 1, width)
-            # Each task has to be opened once in every worker process before epochs are alike.
+            # Each task has to be opened once in every worker process before epochs are comparable.
             job.epochs_s(sizes.warm_up)
             for _ in range(3):
                 hand.collect(frame)
@@ -106,7 +106,7 @@ def _turns(session: SparkSession, sizes: Sizes, widths: Sequence[int], rounds: i
 
 
 def measure_width(report: Report, session: SparkSession, sizes: Sizes) -> None:
-    """The widths that are judged, and then, in one round, the one that is told."""
+    """The judged widths, and then, in one round, the one that is only reported."""
     took = _turns(session, sizes, WIDTHS, sizes.rounds)
     growth = {side: median_ratio(_per_task(took, side, WIDE), _per_task(took, side, NARROW)) for side in SIDES}
     report.add(at_most(f"time per task at parallelism {WIDE}, to {NARROW}", growth["ours"], 1.5))

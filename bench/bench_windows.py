@@ -25,7 +25,7 @@ from functools import partial
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
-# Workers import what is defined beside this file, too; they inherit this when the JVM starts.
+# Workers import modules of this folder, too; they inherit this when the JVM starts.
 os.environ["PYTHONPATH"] = os.pathsep.join([str(FOLDER), str(FOLDER.parent / "src"), os.environ.get("PYTHONPATH", "")])
 sys.path[:0] = [str(FOLDER), str(FOLDER.parent / "src")]
 
@@ -62,7 +62,7 @@ SLIDING_MS, SLIDE_MS = 60_000, 1_000
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is measured. `records` are those of one epoch."""
+    """The size of the measurement. `records` are those of one epoch."""
 
     records: int = 10_000_000
     few_keys: int = 100
@@ -175,7 +175,7 @@ def measure_sessions(report: Report, session: SparkSession, sizes: Sizes) -> Non
     closed, stretches = sizes.sessions_closed, sizes.session_stretches
     stop = stretches + SESSION_WARM_UP_ROUNDS + sizes.session_rounds
     measured = [SessionRecords(stretch, stretch + 1, closed) for stretch in range(stretches, stop)]
-    # Ten stretches at a time, without waiting: none of these sessions is due before the first epoch that counts.
+    # Ten stretches at a time, without waiting: none of these sessions is due before the first measured epoch.
     loading = [SessionRecords(first, min(first + 10, stretches), closed) for first in range(0, stretches, 10)]
     with (
         _job(session, [*loading, *measured], partial(sessions, open_stretches=stretches)) as many,
@@ -194,7 +194,7 @@ def measure_sessions(report: Report, session: SparkSession, sizes: Sizes) -> Non
 
 
 def _check_closed(job: GatedJob, expected: int) -> None:
-    """A figure means nothing unless the job has closed so many sessions."""
+    """A figure is valid only if the job has closed this many sessions."""
     newest = ManifestLog(open_store(job.store)).newest()
     closed = newest.counters["operators"][SESSIONS_UID]["out"] if newest else 0
     if closed != expected:

@@ -1,5 +1,6 @@
-"""The stage of `bench_cluster`: a standalone cluster of Spark, MinIO, the road to it, one application; and what each of
-them spends. It is that of the tests: a master and three workers with a core each, executors without millstream."""
+"""The setup of `bench_cluster`: a standalone Spark cluster, MinIO, the proxy to it, one application; and their
+resource usage. It is that of the tests: a master and three workers with a core each, executors without millstream.
+"""
 
 from __future__ import annotations
 
@@ -44,8 +45,9 @@ _PARTS = {
 
 @dataclass(frozen=True)
 class Spending:
-    """What everything has spent so far, or between two moments: processor time in seconds by part, bytes that the store
-    got and gave, requests to it."""
+    """The resources used so far, or between two moments: processor time in seconds by part, bytes received and sent
+    by the store, requests to it.
+    """
 
     processor_s: Counter[str]
     sent_bytes: int
@@ -53,7 +55,7 @@ class Spending:
     requests: int
 
     def since(self, before: Spending) -> Spending:
-        """What was spent since then."""
+        """The usage since then."""
         processor_s = Counter({part: s - before.processor_s[part] for part, s in self.processor_s.items()})
         return Spending(
             processor_s,
@@ -68,14 +70,14 @@ class Spending:
         return self.processor_s["executors, JVM"] + self.processor_s["executors, Python"]
 
     def line(self, epochs: int) -> str:
-        """For people, by epoch."""
+        """A line for people, per epoch."""
         times = ", ".join(f"{part} {1000 * s / epochs:.0f}" for part, s in sorted(self.processor_s.items()) if s >= 0)
         moved = f"{self.sent_bytes / epochs / 1e6:.2f} MB sent, {self.fetched_bytes / epochs / 1e6:.2f} MB fetched"
         return f"an epoch in ms of a core: {times}; {self.requests / epochs:.1f} requests, {moved}"
 
 
 def newest_of(place: str) -> Manifest:
-    """The newest manifest of the job whose store is there."""
+    """The newest manifest of the job with this store."""
     newest = ManifestLog(open_store(place)).newest()
     assert newest is not None
     return newest
@@ -102,7 +104,7 @@ def _part_of(process: psutil.Process) -> str:
 
 
 class Stage:
-    """The cluster, the store and the session, started when a part first needs them; `close` ends all."""
+    """The cluster, the store and the session, started when a part first needs them; `close` stops all of them."""
 
     def __init__(self) -> None:
         self._stack = ExitStack()
@@ -136,7 +138,7 @@ class Stage:
         }
 
     def spending(self) -> Spending:
-        """What everything has spent so far."""
+        """The resources used so far."""
         times: Counter[str] = Counter()
         times["driver, Python"] = _processor_s(psutil.Process())
         for process in psutil.Process().children(recursive=True):
@@ -145,7 +147,7 @@ class Stage:
         return Spending(times, sent_bytes, fetched_bytes, requests)
 
     def place(self) -> str:
-        """The address of a store that nobody has used."""
+        """The address of a new store."""
         self.session()
         self._jobs += 1
         return f"s3://{self._bucket}/job-{self._jobs}"
@@ -168,11 +170,11 @@ class Stage:
             session, parallelism, batches, AMOUNT_TYPE, _totals, parallelism, loading, chosen, epochs_before
         )
 
-    def forget(self, place: str) -> None:
-        """Remove a store: what a part has written is not to fill the disk for those behind it."""
+    def remove_store(self, place: str) -> None:
+        """Remove a store, so that the output of one part does not fill the disk for later ones."""
         store = open_store(place)
         store.delete_many(list(store.list("")))
 
     def close(self) -> None:
-        """End all of it."""
+        """Stop everything."""
         self._stack.close()

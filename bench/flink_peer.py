@@ -1,7 +1,7 @@
-"""Flink 2.3 itself, as the one we are compared with: its jars, and a process of it that runs SQL.
+"""Flink 2.3 itself, for comparison: its jars, and a process of it that runs SQL.
 
-The jars come from the registries of Python and of Maven, into build/flink (`scripts/flink_jars.py`).
-Hadoop's, which its Parquet reader needs, are those that PySpark brings along.
+The jars come from the registries of Python and of Maven, into build/flink (`scripts/flink_jars.py`). The Hadoop jars
+that its Parquet reader needs are those of PySpark.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _POM = """<project>
 
 @dataclass(frozen=True)
 class Cost:
-    """What a statement took: by the clock, and of all processors."""
+    """The cost of a statement: wall-clock time, and processor time."""
 
     wall_s: float
     cpu_s: float
 
 
 def install() -> None:
-    """Fetch what is not there yet."""
+    """Fetch missing files."""
     fetch_jars()
     if not PARQUET.is_dir():
         subprocess.run([str(FOLDER.parent / "scripts" / "debian"), "mvn", "maven"], check=True)
@@ -67,7 +67,7 @@ class Flink:
         jars = [f"{JARS}/*", f"{PARQUET}/*", str(CLASSES), *map(str, sorted(hadoop.glob("hadoop-client-*.jar")))]
         opened = [f"--add-opens=java.base/java.{each}=ALL-UNNAMED" for each in ("lang", "util", "time", "net", "nio")]
         logging = f"-Dlog4j2.configurationFile={FOLDER / 'flink' / 'log4j.properties'}"
-        # One whose heap is full would go on collecting garbage for hours.
+        # With a full heap it would go on collecting garbage for hours.
         memory = [f"-Xmx{heap}", "-XX:+ExitOnOutOfMemoryError"]
         command = ["java", *memory, logging, *opened, "-cp", ":".join(jars), "FlinkSql", mode]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -80,12 +80,12 @@ class Flink:
             "table.optimizer.distinct-agg.split.enabled": "true",
             "table.local-time-zone": "UTC",
             "state.backend.type": "hashmap",
-            "restart-strategy.type": "none",  # a failure is an answer; it would start anew for ever
+            "restart-strategy.type": "none",  # a failure is an answer; it would restart forever
         }.items():
             if mode == "streaming" or "mini-batch" not in key:
                 self.set(key, value)
         if mode == "streaming":
-            # In files: its JobManager's memory takes 5 MB; a job with more state would fail and start anew for ever.
+            # In files: its JobManager's memory takes 5 MB; a job with more state would fail and restart forever.
             self._checkpoints = tempfile.TemporaryDirectory(prefix="millstream-flink-checkpoints-")
             self.set("execution.checkpointing.storage", "filesystem")
             self.set("execution.checkpointing.dir", f"file://{self._checkpoints.name}")
@@ -103,7 +103,7 @@ class Flink:
         return self._ask(f"do {statement.strip().rstrip(';')}")
 
     def collect(self, query: str, path: Path) -> None:
-        """Write the changes that a query gives into a file: a line each, its kind and its values by tabs."""
+        """Write the changes of a query into a file: a line each, its kind and its tab-separated values."""
         self._ask(f"collect {path} {query.strip().rstrip(';')}")
 
     def _ask(self, text: str) -> Cost:

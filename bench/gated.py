@@ -1,12 +1,12 @@
-"""A real job whose epochs are let through one grant at a time, so that a baseline can run in between.
+"""A real job whose epochs are granted one at a time, so that a baseline can run in between.
 
 The source is an ordinary Python-defined source (`millstream.connectors.contracts`): its offset counts epochs, and it
-offers another one only while the gate allows it. The driver tells it of every manifest written, which is the moment
-an epoch is complete; the moment its input was planned is when the driver asks how far it may read. So the times are
-those of whole epochs of a real job (planning, the Spark job, manifest with fsync), seen through the public contract.
+offers another one only while the gate allows it. The driver notifies it of every manifest, which is the moment an epoch
+is complete; the moment its input was planned is when the driver requests the end offsets. So the times are those of
+whole epochs of a real job (planning, the Spark job, manifest with fsync), observed through the public contract.
 
-Whether the gate is open is decided once for every time the driver plans, for all splits, those of a second source too:
-a gate that opens while the driver is asking never lets half of an epoch through.
+Whether the gate is open is decided once for every planning of the driver, for all splits, those of a second source too:
+a gate that opens during planning never grants half of an epoch.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _STALLED_S = 300.0
 
 @dataclass(frozen=True)
 class Feed:
-    """What a source gives: one epoch each of `loading`, then the same batches every epoch."""
+    """The records of a source: one epoch each of `loading`, then the same batches every epoch."""
 
     batches: Batches
     type_info: TypeInformation
@@ -48,7 +48,7 @@ class Feed:
 
 
 class GatedSource(Source):
-    """Gives its feed out epoch by epoch; how many epochs, `grant` says, of its own or of its leader."""
+    """Emits its feed epoch by epoch; `grant` sets the number of epochs, of its own or of its leader."""
 
     def __init__(self, splits: int, feed: Feed, leader: GatedSource | None = None, epochs_before: int = 0) -> None:
         self._count, self._feed, self._leader = splits, feed, leader
@@ -65,12 +65,12 @@ class GatedSource(Source):
         self.committed_s: list[float] = []
 
     def __getstate__(self) -> dict[str, Any]:
-        """In a task only the reading is needed."""
+        """A task only reads."""
         kept = ("_count", "_feed", "type_info")
         return {name: self.__dict__[name] for name in kept}
 
     def grant(self, epochs: int) -> None:
-        """Let that many more epochs through, and forget the times of those before."""
+        """Grant this many more epochs, and drop the times of earlier ones."""
         with self._changed:
             self.planned_s, self.committed_s = [], []
             self._granted += epochs
@@ -81,7 +81,7 @@ class GatedSource(Source):
             self._granted += epochs
 
     def wait(self, epochs: int, timeout_s: float) -> bool:
-        """Wait until that many epochs are committed since the last grant."""
+        """Wait until this many epochs are committed since the last grant."""
         with self._changed:
             return self._changed.wait_for(lambda: len(self.committed_s) >= epochs, timeout_s)
 
@@ -95,7 +95,7 @@ class GatedSource(Source):
         return gate._let_through(offset, context.now_ms)
 
     def _let_through(self, offset: int, now_ms: int) -> int:
-        if now_ms != self._asked_ms:  # the driver plans anew
+        if now_ms != self._asked_ms:  # the driver plans again
             self._asked_ms, self._open_to, self._is_planned = now_ms, self._granted, False
         if offset >= self._open_to:
             return offset
@@ -115,7 +115,7 @@ class GatedSource(Source):
         if self._epochs_before and max(positions.values(), default=0) <= self._epochs_before:
             return  # that is the snapshot it starts from
         with self._changed:
-            # Of a job that runs ahead several epochs may be committed as one.
+            # If a job runs ahead, several epochs may be committed as one.
             reached = max(positions.values(), default=self._committed_to)
             self.committed_s += [time.perf_counter()] * max(reached - self._committed_to, 0)
             self._committed_to = reached
@@ -123,11 +123,11 @@ class GatedSource(Source):
 
 
 class GatedJob(RunningJob):
-    """One streaming job on `session`, from a gated source through `build` into a sink that throws records away (or
-    another). A source `beside` it gives its records of the same epochs to `build` as a second stream.
+    """One streaming job on `session`, from a gated source through `build` into a sink that discards records (or
+    another). A second source, `beside`, emits its records of the same epochs to `build` as a second stream.
 
     Use it in a `with` block; the job is cancelled and its store removed on leaving. `epochs_before`: how many epochs of
-    the source are in the snapshot that `settings` let it start from.
+    the source are in the snapshot that `settings` start it from.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class GatedJob(RunningJob):
         super().__init__(session, add, parallelism, settings)
 
     def pass_epochs(self, epochs: int) -> None:
-        """Let so many epochs through, and wait until they are committed."""
+        """Grant this many epochs, and wait until they are committed."""
         self.source.grant(epochs)
         deadline = time.monotonic() + _STALLED_S
         while not self.source.wait(epochs, 0.5):
@@ -172,6 +172,6 @@ class GatedJob(RunningJob):
         return self.source.committed_s[0] - self.source.planned_s[0]
 
     def epochs_s(self, count: int) -> list[float]:
-        """`count` epochs in a row, each from the manifest before it to its own: nothing of the loop is left out."""
+        """`count` epochs in a row, each from the previous manifest to its own: the whole loop is included."""
         self.pass_epochs(count + 1)
         return [after - before for before, after in pairwise(self.source.committed_s)][:count]

@@ -1,8 +1,8 @@
 """The baselines: what a competent PySpark user writes by hand for the same work.
 
-Every frame is built once, outside the time measured, and returns only counts, as our own jobs do. The caller chooses
-the session: Spark's default settings (batch sizes, code generation, adaptive execution) where typed rows cross the
-JVM, which they suit better than ours; our settings, which start jobs faster, everywhere else.
+Every frame is built once, outside the measured time, and returns only counts, as our own jobs do. The caller chooses
+the session: Spark's default settings (batch sizes, code generation, adaptive execution) where typed rows cross the JVM,
+for which they are better; our settings, which start jobs faster, everywhere else.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _TASKS = 2
 
 
 def collect(frame: DataFrame) -> float:
-    """Execute `frame` anew: a `select` of it is a plan of its own, so no shuffle is reused."""
+    """Execute `frame` again: a `select` of it is a plan of its own, so no shuffle is reused."""
     return float(sum(row[0] for row in frame.select("*").collect()))
 
 

@@ -24,7 +24,7 @@ _SAMPLED_EVERY = 20_000
 
 
 class HotMap:
-    """So many entries, loaded in epochs of 100,000."""
+    """This many entries, loaded in epochs of 100,000."""
 
     def __init__(self, folder: str, entries: int) -> None:
         self._entries = entries
@@ -36,7 +36,7 @@ class HotMap:
             self._run(lambda state, part=part: state.put_all({number: number for number in part}))
 
     def touched_s(self, touched: int) -> float:
-        """The processor time of an epoch that reads and writes so many entries, here and there."""
+        """The processor time of an epoch that reads and writes this many scattered entries."""
         numbers = self._random.choices(range(self._entries), k=touched)
 
         def touch(state: Any) -> None:
@@ -48,7 +48,7 @@ class HotMap:
         return time.process_time() - started
 
     def passed_bytes(self) -> int:
-        """How much memory of its own the process gains while a function goes through the whole map."""
+        """The growth of the process's private memory while a function iterates over the whole map."""
         process = psutil.Process()
 
         def go_through(state: Any) -> int:

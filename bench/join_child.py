@@ -1,11 +1,11 @@
-"""Spark's own stream-stream join in an application of its own, with the settings that suit it best.
+"""Spark's own stream-stream join in an application of its own, with its best settings.
 
     python join_child.py DISORDER_MS LOWER_MS UPPER_MS
     → answers lines `QUERY FOLDER` (`spark_child`): the Parquet files of FOLDER/orders and FOLDER/payments are the next
-      input of that query. Beside the time it tells `pairs` and `checksum` of what was joined
+      input of that query. In addition to the time it reports `pairs` and `checksum` of the joined rows
 
 The query: an inner join of two streams on their key and a range of time, watermarks on both sides, into `noop`. Its
-name says where it has its state: `rocksdb` (the newest layout, commits as changelogs) or `memory`.
+name is the place of its state: `rocksdb` (the newest layout, commits as changelogs) or `memory`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def main() -> None:
 
     def begin(session: SparkSession, name: str, place: Path) -> FedQuery:
         for setting, value in _QUERIES[name].items():
-            session.conf.set(setting, value)  # a query keeps what it was started with
+            session.conf.set(setting, value)  # a query retains the settings it was started with
 
         def read(folder: Path, time: str, amount: str) -> DataFrame:
             rows = session.readStream.schema(f"key long, {time} timestamp, {amount} long").parquet(str(folder))

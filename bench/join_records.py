@@ -1,9 +1,9 @@
-"""Orders and payments, and the joins that `bench_streams` makes of them.
+"""Orders and payments, and the joins of them that `bench_streams` runs.
 
-A module of its own, so that workers import it: what is here travels to tasks by name. An epoch is a stretch of event
-time; within the allowed disorder its records are out of order, none is late. Both sides of a comparison read the same
-Parquet files, and say how many pairs they made and the sum of a product over them: the sums are equal only if the
-pairs are.
+A separate module, so that workers import it and functions are pickled by name. An epoch is a stretch of event time;
+within the allowed disorder its records are out of order, none is late. Both sides of a comparison read the same Parquet
+files, and report the number of their pairs and the sum of a product over them: the sums are equal only if the pairs
+are.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Records, topics and the programs that `bench_kafka` runs. A module of its own, so that workers import it.
+"""Records, topics and the programs that `bench_kafka` runs, in a separate module that workers import.
 
 A record is JSON of about 120 bytes with five fields; its time is that of its message.
 """
@@ -118,7 +118,7 @@ def _sink(bootstrap: str, topic: str, type_info: Any, guarantee: DeliveryGuarant
 def count_in_windows(
     env: StreamExecutionEnvironment, bootstrap: str, source: str, target: str, guarantee: DeliveryGuarantee
 ) -> None:
-    """How many records of each user in windows of ten seconds."""
+    """The number of records of each user in windows of ten seconds."""
     windows = _source(env, bootstrap, source).key_by("user").window(TumblingEventTimeWindows(WINDOW_MS, 0))
     counts = windows.aggregate(agg.Aggregates(records=agg.count()))
     counts.sink_to(_sink(bootstrap, target, COUNT_TYPE, guarantee))
@@ -127,7 +127,7 @@ def count_in_windows(
 def pass_on(
     env: StreamExecutionEnvironment, bootstrap: str, source: str, target: str, guarantee: DeliveryGuarantee
 ) -> None:
-    """Every record, decoded and written again: all the work is at the two ends."""
+    """Every record, decoded and written again: the whole cost is in source and sink."""
     _source(env, bootstrap, source).sink_to(_sink(bootstrap, target, RECORD_TYPE, guarantee))
 
 
@@ -159,12 +159,12 @@ def plain_loop(bootstrap: str, source: str, target: str) -> int:
 
 
 def messages_in(bootstrap: str, topic: str) -> Iterator[bytes]:
-    """The values of all messages that are committed now."""
+    """The values of all committed messages."""
     return (message.value() for message in _reader(bootstrap, topic, 0))
 
 
 def _reader(bootstrap: str, topic: str, first: int) -> Iterator[Any]:
-    """All messages up to the end of now, a few thousand at a time."""
+    """All messages up to the current end, a few thousand at a time."""
     settings = {"bootstrap.servers": bootstrap, "group.id": "bench", "enable.partition.eof": True}
     consumer = confluent_kafka.Consumer({**settings, "enable.auto.commit": False})
     partitions = sorted(consumer.list_topics(topic, timeout=30).topics[topic].partitions)

@@ -1,7 +1,7 @@
 """PyFlink as a contestant of `bench_kafka`: an environment of its own in build/pyflink, its connector's jar, its runs.
 
-PyFlink and the jar are never dependencies of ours: they are fetched when the benchmark first asks for them. The jar is
-that of Flink 2.2, the newest there is; Flink 2.3 runs it. Fetching it needs Maven, as the servers of the tests do.
+PyFlink and the jar are never dependencies of ours: they are downloaded when the benchmark first needs them. The jar is
+that of Flink 2.2, the newest available; Flink 2.3 runs it. Downloading it needs Maven, as the servers of the tests do.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CHILD = Path(__file__).with_name("kafka_pyflink_child.py")
 
 @dataclass(frozen=True)
 class PyFlinkRun:
-    """How long one run of the statement took, and how much processor time with all that PyFlink started."""
+    """The duration of one run of the statement, and the processor time of all PyFlink's processes."""
 
     wall_s: float
     processor_s: float
@@ -39,7 +39,7 @@ def installed_pyflink() -> Path:
     quiet = ["--quiet", "--disable-pip-version-check"]
     subprocess.run([str(python), "-m", "pip", "install", *quiet, _PACKAGE], check=True)
     if not (_FOLDER / _JAR).exists():
-        # Maven knows which registry this installation asks.
+        # Maven knows the registry of this installation.
         target = [f"-Dartifact={_ARTIFACT}", f"-DoutputDirectory={_FOLDER}"]
         subprocess.run(["mvn", "-q", "dependency:copy", *target], check=True)
     return python

@@ -1,4 +1,4 @@
-"""PyFlink's Table API doing what `kafka_programs.count_in_windows` does. Run by PyFlink's own interpreter:
+"""PyFlink's Table API doing the work of `kafka_programs.count_in_windows`. Run by PyFlink's own interpreter:
 
     python kafka_pyflink_child.py JAR PARALLELISM BOOTSTRAP SOURCE TARGET [TARGET …]
 

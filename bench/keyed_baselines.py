@@ -1,9 +1,9 @@
 """The baselines of `bench_state`: keyed sum and count as a competent PySpark user writes it by hand.
 
 A frame is what the body of `foreachBatch` runs for one micro-batch: typed rows, repartitioned by their key, then one
-`mapInArrow` with the state. It is executed without a streaming query around it, whose logs would only cost it time.
-State lives where hand-written programs keep it: in a dictionary of the worker process, or in one Parquet file per
-task and epoch. (The first loses its state with its process; nobody here asks it not to.)
+`mapInArrow` with the state. It is executed without a streaming query, whose logs would only slow it down. State is
+where hand-written programs store it: in a dictionary of the worker process, or in one Parquet file per task and epoch.
+(The first loses its state with its process, which is accepted here.)
 """
 
 from __future__ import annotations

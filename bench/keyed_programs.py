@@ -1,6 +1,6 @@
 """Records with a key and an amount, and the keyed programs that `bench_state` runs over them.
 
-A module of its own, so that workers import it: what is here travels to tasks by name.
+A separate module, so that workers import it and functions are pickled by name.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Amounts:
 
 @dataclass(frozen=True)
 class Population:
-    """Every key from `first` up to `stop` once; the amount -1 asks a `TimedTotals` for timers."""
+    """Every key from `first` up to `stop` once; the amount -1 requests timers of a `TimedTotals`."""
 
     first: int
     stop: int
@@ -85,7 +85,7 @@ class Spread:
 
 
 class Totals(KeyedProcessFunction):
-    """Sum and count per key in one `ValueState`, given out for every record."""
+    """Sum and count per key in one `ValueState`, emitted for every record."""
 
     def open(self, runtime_context: Any) -> None:
         self.total = runtime_context.get_state(ValueStateDescriptor("total", _PAIR))
@@ -112,7 +112,7 @@ class TimedTotals(Totals):
 
 
 class ColumnTotals(KeyedBatchFunction):
-    """Sum and count per key in columns, given out for the keys of every batch."""
+    """Sum and count per key in columns, emitted for the keys of every batch."""
 
     def states(self) -> Any:
         return {"sum": Types.LONG(), "count": Types.LONG()}
@@ -126,7 +126,7 @@ class ColumnTotals(KeyedBatchFunction):
 
 
 class Payloads(KeyedProcessFunction):
-    """Keeps a payload of 100 bytes per key, changed by every record; gives nothing out."""
+    """Stores a payload of 100 bytes per key, changed by every record; emits nothing."""
 
     def open(self, runtime_context: Any) -> None:
         self.payload = runtime_context.get_state(ValueStateDescriptor("payload", Types.PRIMITIVE_ARRAY(Types.BYTE())))

@@ -1,10 +1,10 @@
 """The two sides of `bench_latency`: a job that counts events by key, and the bare Spark job of the same shape.
 
-Event number `i` happens `i / rate` seconds after a phase began, so nobody has to write down when: who knows which
-numbers were published knows how long each of them took. Only the driver's process looks at the clock. Tasks make their
-events from the numbers they are told, at next to no cost, on both sides.
+Event number `i` occurs `i / rate` seconds after the start of a phase, so its time need not be recorded: the published
+numbers determine the latency of each. Only the driver's process reads the clock. Tasks generate their events from the
+numbers, at next to no cost, on both sides.
 
-A module of its own, so that workers import it: what is here travels to tasks by name.
+A separate module, so that workers import it and functions are pickled by name.
 """
 
 from __future__ import annotations
@@ -58,18 +58,18 @@ def events(first: int, stop: int, split: int) -> Iterator[pa.RecordBatch]:
 
 @dataclass(frozen=True)
 class Phase:
-    """Events come at a rate from `begun_s` on; the first of a split has the place `first`."""
+    """Events occur at a rate from `begun_s` on; the first of a split has the place `first`."""
 
     rate: int
     begun_s: float
     first: int = 0
 
     def due(self, now_s: float) -> int:
-        """How many events of each split have happened."""
+        """How many events of each split have occurred."""
         return self.first + int((now_s - self.begun_s) * self.rate / TASKS)
 
     def latencies_s(self, first: int, last: int, now_s: float) -> Latencies:
-        """How long ago the events numbered from `first` to `last` happened."""
+        """The ages of the events numbered from `first` to `last`."""
         places = np.arange(first, last + 1) - self.first * TASKS
         return now_s - (self.begun_s + places / self.rate)
 
@@ -78,7 +78,7 @@ class Phase:
 
 
 class EventSource(Source):
-    """Offers what has happened so far, while a phase lasts."""
+    """Offers the events so far, while a phase lasts."""
 
     type_info = EVENT_TYPE
 
@@ -87,10 +87,10 @@ class EventSource(Source):
         self._reached = 0
 
     def __getstate__(self) -> dict[str, Any]:
-        return {}  # in a task only the reading is needed
+        return {}  # a task only reads
 
     def begin(self, rate: int) -> Phase:
-        """Events come from now on."""
+        """Events occur from now on."""
         self.phase = Phase(rate, time.monotonic(), self._reached)
         return self.phase
 
@@ -103,7 +103,7 @@ class EventSource(Source):
 
     def reach(self, split: Split, offset: Offset, budget: int, context: SourceContext) -> Offset:
         phase = self.phase
-        # All splits of one epoch are read equally far: the numbers of its events leave no gap.
+        # All splits of one epoch are read equally far: the numbers of its events have no gap.
         self._reached = max(self._reached, min(phase.due(time.monotonic()), offset + budget) if phase else 0)
         return max(offset, self._reached)
 
@@ -127,7 +127,7 @@ class _RangeWriter(SinkWriter):
 
 
 class PublishedSink(Sink):
-    """Looks at the clock when it is told to publish."""
+    """Reads the clock when it publishes."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -147,7 +147,7 @@ class PublishedSink(Sink):
                 self._changed.notify_all()
 
     def taken(self) -> list[tuple[int, int, float]]:
-        """What was published since the last call: the first and the last number, and when."""
+        """The publications since the last call: the first and the last number, and the time."""
         with self._changed:
             taken, self._published = self._published, []
         return taken
@@ -210,7 +210,7 @@ def _count(rows: Rows) -> Rows:
 
 
 class BareJob:
-    """One Spark job after another over what has happened meanwhile: read, repartition by key, count in a dictionary."""
+    """One Spark job after another over the events so far: read, repartition by key, count in a dictionary."""
 
     def __init__(self, session: SparkSession) -> None:
         self._session = session
@@ -218,7 +218,7 @@ class BareJob:
         self._frame = read.repartition(TASKS, "f0").mapInArrow(_count, "records long")
 
     def run(self, rate: int, lasts_s: float, note: Callable[[Phase, int, int, float], None]) -> None:
-        """A phase; `note` is told of each job's events: phase, first and last number, and when they were counted."""
+        """Run a phase; `note` receives each job's events: phase, first and last number, and the time of counting."""
         phase, done = Phase(rate, time.monotonic()), 0
         while time.monotonic() - phase.begun_s < lasts_s:
             stop = phase.due(time.monotonic())

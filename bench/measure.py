@@ -1,8 +1,8 @@
-"""Measuring: requirements with their figures, rounds that take turns, and the verdict.
+"""Measurements: requirements with their figures, rounds of turns, and the verdict.
 
-A machine is never quiet, so a figure here is a ratio of things measured in turn in one run: what slows one of them
-down slows the other too. Every round runs each contestant once, in an order that changes from round to round, and
-the ratio is the median over the rounds. Nothing in these files states a figure; all of them are measured when run.
+A machine is never quiet, so a figure here is a ratio of things measured in turn in one run: whatever slows one of them
+slows the other too. Every round runs each contestant once, in an order that changes from round to round, and the ratio
+is the median over the rounds. Nothing in these files states a figure; all of them are measured when run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["Machine", "Report", "Requirement", "at_least", "at_most", "median_ra
 
 @dataclass(frozen=True)
 class Requirement:
-    """One promise, what was measured, and whether it holds. `target` says the bound as text: `≥ 0.8`."""
+    """One requirement, its figure, and whether it holds. `target` is the bound as text: `≥ 0.8`."""
 
     name: str
     figure: float
@@ -31,7 +31,7 @@ class Requirement:
     note: str = ""
 
     def line(self) -> str:
-        """As the one line a reader looks for."""
+        """One line of the report."""
         verdict = "PASS" if self.passed else "FAIL"
         note = f"   ({self.note})" if self.note else ""
         return f"{verdict}  {self.name:<58} {self.figure:>8.3f} {self.unit:<3} {self.target} {self.unit}{note}"
@@ -56,7 +56,7 @@ def at_most(name: str, figure: float, bound: float, unit: str = "×", note: str 
 
 
 def timed_s(action: Callable[[], object]) -> float:
-    """How long `action` took."""
+    """The duration of `action`."""
     started = time.perf_counter()
     action()
     return time.perf_counter() - started
@@ -92,7 +92,7 @@ def median_ratio(numerators: Sequence[float], denominators: Sequence[float]) -> 
 
 @dataclass(frozen=True)
 class Machine:
-    """Where figures were measured, and how busy it was at the end (`load`: runnable processes, 1 minute)."""
+    """The machine of the figures, and its load at the end (`load`: runnable processes, 1 minute)."""
 
     cores: int
     load: float
@@ -108,7 +108,7 @@ class Machine:
 
 
 class Report:
-    """Collects requirements and notes; shows each as it comes, or all as JSON at the end."""
+    """Collects requirements and notes; prints each immediately, or all as JSON at the end."""
 
     def __init__(self, title: str, *, as_json: bool, quick: bool) -> None:
         self.title, self._as_json, self.quick = title, as_json, quick
@@ -118,13 +118,13 @@ class Report:
             self.note("--quick: smaller sizes and fewer rounds; the figures are a smoke test, not a measurement")
 
     def add(self, requirement: Requirement) -> None:
-        """Take a requirement in."""
+        """Add a requirement."""
         self.requirements.append(requirement)
         if not self._as_json:
             print(requirement.line(), flush=True)
 
     def note(self, text: str) -> None:
-        """Something a reader should know beside the verdicts, such as absolute figures."""
+        """Additional information, such as absolute figures."""
         self.notes.append(text)
         print(f"      {text}", file=sys.stderr if self._as_json else sys.stdout, flush=True)
 

@@ -1,8 +1,8 @@
 """The events of `bench_nexmark.py` in Parquet files, and the tables and queries over them: one text for both engines.
 
 People, auctions and bids are one table, as in Nexmark, with a view of each. Its columns are flat: Flink's Parquet
-reader fails on times in nested rows. Each task has a file; rounds of events take turns between them, so that all files
-are at about the same event time and nothing comes late.
+reader fails on times in nested rows. Each task has a file; rounds of events alternate between them, so that all files
+are at about the same event time and nothing is late.
 """
 
 from __future__ import annotations
@@ -43,8 +43,9 @@ _VIEWS = {
 
 @dataclass(frozen=True)
 class NexmarkQuery:
-    """A query: what it defines, the columns of its result as DDL, its SELECT. `tail`: what follows the columns where
-    the query is about writing files, with ${folder} for their folder."""
+    """A query: its definitions, the columns of its result as DDL, its SELECT. `tail`: what follows the columns if
+    the query is about writing files, with ${folder} for their folder.
+    """
 
     name: str
     definitions: tuple[str, ...]
@@ -53,7 +54,9 @@ class NexmarkQuery:
     tail: str | None
 
     def statements(self, folder: Path, options: str = "'connector' = 'blackhole'") -> Iterator[str]:
-        """What defines its tables, anew; `folder` is where its files go. Its INSERT is `insert`."""
+        """The statements that define its tables, replacing earlier ones; `folder` is the folder of its files. Its
+        INSERT is `insert`.
+        """
         for definition in self.definitions:
             kind, name = re.findall(r"CREATE (TABLE|VIEW) (\w+)", definition)[0]
             yield f"DROP {kind} IF EXISTS {name}"
@@ -68,20 +71,20 @@ class NexmarkQuery:
 
 
 def query_of(name: str) -> NexmarkQuery:
-    """A query by its file."""
+    """A query from its file."""
     text = re.sub(r"^--.*$", "", (NEXMARK / f"{name}.sql").read_text(encoding="utf-8"), flags=re.MULTILINE)
     *definitions, insert = (span.text.strip() for span in statement_spans(text))
     result = next(each for each in definitions if f"{name}_result" in each)
     match = re.fullmatch(r"CREATE TABLE \w+ \((.*?)\)\s*((?:PARTITIONED|WITH).*\));?", result, re.DOTALL)
     assert match is not None, name
     select = re.sub(rf"^INSERT INTO {name}_result\s+", "", insert).rstrip(";")
-    # Functions are there already, of each engine's own language.
+    # Functions are registered already, in each engine's own language.
     others = tuple(each.rstrip(";") for each in definitions if each is not result and "CREATE FUNCTION" not in each)
     return NexmarkQuery(name, others, match[1], select, match[2] if "${folder}" in match[2] else None)
 
 
 def write_events(folder: Path, count: int, files: int) -> None:
-    """So many events."""
+    """This many events."""
     folder.mkdir(parents=True, exist_ok=True)
     rules = EventRules(rate=EVENT_RATE)
     schema = _schema()
@@ -112,13 +115,13 @@ def _events(rules: EventRules, schema: pa.Schema, at: np.ndarray) -> pa.RecordBa
 
 
 def write_side_input(folder: Path) -> None:
-    """The file that query 13 looks things up in."""
+    """The lookup file of query 13."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "side_input.csv").write_text("".join(f"{key},value-{key}\n" for key in range(_SIDE_ROWS)))
 
 
 def event_tables(folder: Path) -> Iterator[str]:
-    """What defines the events in a folder, and a view of each kind; anew."""
+    """The statements that define the events in a folder, and a view of each kind, replacing earlier ones."""
     for view in ("q12_bid", *_VIEWS):
         yield f"DROP VIEW IF EXISTS {view}"
     yield "DROP TABLE IF EXISTS nexmark"

@@ -89,7 +89,7 @@ def rate_of(figure: Mapping[str, Any]) -> float:
 
 
 def ratio_of(query: Mapping[str, Any]) -> float | None:
-    """Our rate to the better of Flink's, which may have had fewer events; None where one is missing."""
+    """Our rate relative to the better of Flink's, which may have had fewer events; None if one is missing."""
     if OURS not in query:
         return None
     events = query[OURS]["events"]

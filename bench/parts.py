@@ -1,4 +1,4 @@
-"""The command line of a benchmark that has parts: which of them, how large, and one Spark session for all."""
+"""The command line of a benchmark with parts: the selected ones, their size, and one Spark session for all."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ def run_parts(
     choices: Callable[[argparse.ArgumentParser], None] = lambda parser: None,
     chosen_sizes: Callable[[Sizes, argparse.Namespace], Sizes] = lambda sizes, asked: sizes,
 ) -> int:
-    """Measure what was asked for, first what needs no Spark; the exit code says whether every requirement holds.
+    """Run the requested measurements, those without Spark first; the exit code says whether every requirement holds.
 
-    `choices` adds the benchmark's own options, `chosen_sizes` puts what was chosen into its sizes."""
+    `choices` adds the benchmark's own options, `chosen_sizes` puts the chosen values into its sizes.
+    """
     alone = without_spark or {}
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--json", action="store_true", help="print JSON in place of lines")

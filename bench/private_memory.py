@@ -1,7 +1,7 @@
-"""The private memory of this program's Python processes, sampled while something runs.
+"""The private memory of this program's Python processes, sampled in the background.
 
-Mapped segments belong to the page cache, which the system takes back when it needs it; what counts is anonymous
-memory, `Anonymous` in the kernel's account of a process. Only processes that descend from this one are looked at.
+Mapped segments belong to the page cache, which the system reclaims when necessary; what counts is anonymous memory,
+`Anonymous` in the kernel's report of a process. Only descendants of this process are sampled.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _EVERY_S = 0.1
 
 
 def anonymous_bytes(pid: int) -> int:
-    """What a process has of its own; 0 where it has ended."""
+    """The private memory of a process; 0 if it has ended."""
     try:
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
             if line.startswith("Anonymous:"):
@@ -30,7 +30,7 @@ def anonymous_bytes(pid: int) -> int:
 
 
 class PrivateMemory:
-    """Watches while in a `with` block; `most_bytes` is the most that any one Python process had."""
+    """Samples inside a `with` block; `most_bytes` is the maximum of any one Python process."""
 
     def __init__(self) -> None:
         self.most_bytes = self.samples = 0
@@ -40,7 +40,7 @@ class PrivateMemory:
 
     @property
     def seen(self) -> int:
-        """How many processes were looked at."""
+        """The number of sampled processes."""
         return len(self._pids)
 
     def _watch(self) -> None:

@@ -1,6 +1,6 @@
-"""A server that does nothing: it answers every request with the same bytes, over a plain socket, and knows no state.
+"""A minimal server: it sends the same bytes for every request, over a plain socket, without any state.
 
-How long *its* answers take beside the same job is what two busy cores take to wake a process: no server answers sooner.
+*Its* latency under the same job is the time that two busy cores take to wake up a process: no server responds sooner.
 It has the priority of the job's tasks, as the query server has. Run as a program, it is that server.
 """
 

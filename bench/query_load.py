@@ -1,12 +1,12 @@
-"""Clients that ask a query server for random keys, each in a process of its own, over one kept connection.
+"""Clients that query random keys of a server, each in a process of its own, over one persistent connection.
 
-Two halves. `clients` starts some and has them ask while something else goes on. Run as a program, this file is one
-client: a line `go` lets it ask, the next line makes it stop and tell what it saw, as JSON. It speaks HTTP/1.1 over a
-plain socket, because clients share the machine with the job here, and a library would use more of the processors than
-the server does. A paced client asks at fixed moments; if an answer takes longer than the pace, the moments it missed
-are left out. The time of an answer is from sending the request to having read its last byte, in the client. A client
-is an instrument here: where that is allowed it goes before everything else (SCHED_FIFO), because its own waiting for a
-core that the job has is no part of the answer.
+There are two halves. `clients` starts some and runs them concurrently with an action. Run as a program, this file is
+one client: a line `go` starts its queries, the next line stops them and makes it print its measurements, as JSON. It
+speaks HTTP/1.1 over a plain socket, because clients share the machine with the job here, and a library would use more
+processor time than the server does. A paced client queries at fixed moments; moments missed during a slow answer are
+skipped. The latency of an answer is from sending the request to reading its last byte, in the client. A client is an
+instrument here: if permitted it has the highest priority (SCHED_FIFO), because waiting for a core that the job uses is
+no part of the latency.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Asked:
-    """What a client asks: of which server, about which keys, how often. `per_s` 0: as fast as it is answered."""
+    """The queries of a client: of which server, which keys, how often. `per_s` 0: without pauses."""
 
     port: int
     path: str
@@ -52,28 +52,28 @@ class Asked:
 
 @dataclass
 class Seen:
-    """What clients saw: how long each answer took, and how old it said it was; and the processor time they used."""
+    """The measurements of clients: the latency and the age of each answer; and the processor time they used."""
 
     took_ms: list[float] = field(default_factory=list)
     ages_ms: list[int] = field(default_factory=list)
     cpu_s: float = 0.0
 
     def add(self, other: Seen) -> None:
-        """What another one saw, too."""
+        """Add another client's measurements."""
         self.took_ms += other.took_ms
         self.ages_ms += other.ages_ms
         self.cpu_s += other.cpu_s
 
 
 class Clients:
-    """Some clients, waiting until they are to ask."""
+    """Some clients, ready to query."""
 
     def __init__(self, children: Sequence[subprocess.Popen[str]]) -> None:
         self._children = children
         self.seen = [Seen() for _ in children]
 
     def during(self, action: Callable[[], _T]) -> _T:
-        """Have all of them ask while `action` runs."""
+        """Run all of them concurrently with `action`."""
         self._say("go")
         done = action()
         self._say("stop")
@@ -85,12 +85,12 @@ class Clients:
             seen.add(Seen(**json.loads(told)))
         return done
 
-    def forget(self) -> None:
-        """What was seen so far was to warm up."""
+    def reset(self) -> None:
+        """Discard the measurements of the warm-up."""
         self.seen = [Seen() for _ in self._children]
 
     def all(self) -> Seen:
-        """What all of them saw."""
+        """The measurements of all of them."""
         together = Seen()
         for seen in self.seen:
             together.add(seen)
@@ -131,13 +131,13 @@ class _Client:
 
     @contextmanager
     def _connected(self) -> Iterator[None]:
-        # A server lets a connection go that has asked for nothing in a while.
+        # A server closes a connection that has been idle for a while.
         with socket.create_connection(("127.0.0.1", self._asked.port), timeout=60) as self._connection:
             self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             yield
 
     def _ask(self) -> tuple[float, bytes]:
-        """How long it took, in ms, and the answer."""
+        """The latency in ms, and the answer."""
         path = f"{self._asked.path}/{self._random.choice(self._keys)}"
         request = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode()
         sent_s = time.perf_counter()
@@ -160,7 +160,7 @@ class _Client:
         return before + more
 
     def until_told(self) -> Seen:
-        """Ask until the next line."""
+        """Query until the next line."""
         seen, bodies, began_s = Seen(), [], time.process_time()
         pace_s = 1 / self._asked.per_s if self._asked.per_s else 0.0
         next_s = time.perf_counter() + self._random.random() * pace_s

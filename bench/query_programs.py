@@ -1,7 +1,8 @@
-"""The programs that `bench_queries` asks while they run: impressions per ad, by a function per record and in columns.
+"""The programs that `bench_queries` queries while they run: impressions per ad, by a function per record and in
+columns.
 
-A module of its own, so that workers import it: what is here travels to tasks by name. Records are those of
-`window_records`: (ad, time in ms, amount).
+A separate module, so that workers import it and functions are pickled by name. Records are those of `window_records`:
+(ad, time in ms, amount).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _KEYS_PER_COMMAND = 1_000
 
 
 class Counts(KeyedProcessFunction):
-    """How many records a key has had, in one queryable `ValueState`."""
+    """The record count of a key, in one queryable `ValueState`."""
 
     def open(self, runtime_context: Any) -> None:
         descriptor = ValueStateDescriptor("count", Types.LONG())
@@ -40,9 +41,9 @@ class Counts(KeyedProcessFunction):
 
 
 class FlushedCounts(Counts):
-    """The same, and whatever has changed is written to Redis every second, as services do that cannot ask the job.
+    """The same, with changes written to Redis every second, for services that cannot query the job.
 
-    Written by `MSET`, a thousand keys in a command, which costs Redis and its client least.
+    Written by `MSET`, a thousand keys in a command, which is cheapest for Redis and its client.
     """
 
     def __init__(self, port: int) -> None:
@@ -83,7 +84,7 @@ def flushed(stream: DataStream, port: int) -> DataStream:
 
 
 def hourly(stream: DataStream) -> DataStream:
-    """Count and sum by key in windows of an hour, in columns; the windows are open to questions until they end."""
+    """Count and sum by key in windows of an hour, in columns; the windows can be queried until they end."""
     strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(DISORDER_MS))
     timed = stream.assign_timestamps_and_watermarks(strategy.with_timestamp_assigner(1))
     hours = timed.key_by(0).window(TumblingEventTimeWindows(HOUR_MS, 0)).queryable(HOURS)

@@ -1,7 +1,7 @@
-"""A real Redis beside the benchmark, and its Python client, neither of which Millstream depends on.
+"""A real Redis for the benchmark, and its Python client, neither of which Millstream depends on.
 
-The server is Debian's package; the client is put in `build/peers` (scripts/peers), found there by the job's workers.
-The server is a child on a free port of this machine, in a folder of its own, that writes nothing down.
+The server is Debian's package; the client is installed in `build/peers` (scripts/peers), where the job's workers import
+it. The server is a child on a free port of this machine, in a folder of its own, without persistence.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _START_S = 20.0
 
 
 def fetch_redis() -> None:
-    """Server and client, from where they are to be had, if they are not there."""
+    """Install server and client if they are missing."""
     subprocess.run([str(_SCRIPTS / "debian"), "redis-server", "redis-server"], check=True)
     subprocess.run([str(_SCRIPTS / "peers"), sys.executable, "redis"], check=True)
 
 
 @contextmanager
 def redis_server() -> Iterator[int]:
-    """A running server; gives its port."""
+    """A running server; yields its port."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -47,7 +47,7 @@ def redis_server() -> Iterator[int]:
 
 
 def keys_held(port: int) -> int:
-    """How many keys it has."""
+    """Its number of keys."""
     with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
         connection.sendall(b"DBSIZE\r\n")
         return int(connection.recv(64).strip(b":\r\n"))

@@ -1,7 +1,7 @@
-"""A PyFlink program as people write it: a sequence, keyed, counted by a function with state, a checkpoint every second.
+"""A typical PyFlink program: a sequence, keyed, counted by a stateful function, a checkpoint every second.
 
-Nothing in it is ours; `millstream run --pyflink` serves its imports. With `--fixed` it asks for no checkpoints: then
-the size of epochs is what the settings say, and never changes.
+It imports nothing of ours; `millstream run --pyflink` serves its imports. With `--fixed` it enables no checkpoints:
+then the settings fix the size of epochs.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from pyflink.datastream.state import ValueStateDescriptor
 
 
 class Count(KeyedProcessFunction):
-    """How often each key was seen; now and then it says so."""
+    """Counts the records of each key; emits the count now and then."""
 
     def __init__(self, every):
         self.every = every

@@ -1,7 +1,7 @@
-"""The records that both sides of a comparison work on: the same batches, made in the task, at next to no cost.
+"""The records of both sides of a comparison: the same batches, generated in the task at next to no cost.
 
-Both sides read them in Python, so that neither is charged for a source the other does not have. A kind of records
-travels to tasks as the few numbers that describe it; its batch is made once per worker process.
+Both sides read them in Python, so that neither pays for a source that the other does not have. A kind of records is
+pickled as the few numbers that describe it; its batch is generated once per worker process.
 """
 
 from __future__ import annotations

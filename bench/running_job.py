@@ -1,4 +1,4 @@
-"""A real job of a benchmark: started on a store of its own, cancelled and removed when it is done with."""
+"""A real job of a benchmark: started on a store of its own, cancelled and removed at the end."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ Self = TypeVar("Self", bound="RunningJob")
 
 
 class RunningJob:
-    """The job of the program that `add` adds to an environment. Use it in a `with` block; the job is cancelled and its
-    store removed on leaving."""
+    """The job of the program that `add` adds to an environment. Use it in a `with` block; the job is cancelled and
+    its store removed on leaving.
+    """
 
     def __init__(
         self,
@@ -32,7 +33,7 @@ class RunningJob:
         # Not on a memory file system: the manifest's fsync is part of an epoch.
         self.store = tempfile.mkdtemp(prefix="millstream-bench-")
         configuration = Configuration()
-        # While there is nothing to read the driver asks again and again; not so often that it slows the baseline.
+        # Without input the driver polls; not so often that it slows the baseline.
         configuration.set_string("millstream.epoch.poll-interval", "100 ms")
         configuration.set_string("millstream.store", self.store)
         for key, value in (settings or {}).items():

@@ -1,7 +1,7 @@
-"""A service that answers every HTTP request after the same time, in a process of its own, and its asynchronous client.
+"""A service that responds to every HTTP request after the same delay, in a process of its own, and its async client.
 
-The service answers any number of requests at once, as a service behind a network does; its own work for one is small.
-Run as a program (`slow_service.py DELAY_MS`) it prints its port and serves until its input is closed.
+The service handles any number of requests concurrently, as a service behind a network does; its own work per request is
+small. Run as a program (`slow_service.py DELAY_MS`) it prints its port and serves until its input is closed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _READY = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
 class Ask(AsyncFunction[int, int]):
-    """One request per record, over connections that are kept and used again."""
+    """One request per record, over pooled connections."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -48,7 +48,7 @@ class Ask(AsyncFunction[int, int]):
 
 @contextmanager
 def slow_service(delay_ms: int) -> Iterator[int]:
-    """The service, running; gives its port."""
+    """The running service; yields its port."""
     command = [sys.executable, __file__, str(delay_ms)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdin is not None and child.stdout is not None
@@ -67,12 +67,12 @@ async def _serve(delay_s: float) -> None:
                 await asyncio.sleep(delay_s)
                 writer.write(_READY)
         except (asyncio.IncompleteReadError, ConnectionError):
-            writer.close()  # the client went away
+            writer.close()  # the client has disconnected
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0, backlog=1_000)
     print(server.sockets[0].getsockname()[1], flush=True)
     await asyncio.to_thread(sys.stdin.read)
-    os._exit(0)  # clients that are still connected need no farewell
+    os._exit(0)  # connected clients are not notified
 
 
 if __name__ == "__main__":

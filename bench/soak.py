@@ -1,7 +1,7 @@
-"""Whether a job that runs for thousands of epochs stays as it was: memory, shuffle files, open files, store.
+"""Whether a job that runs for thousands of epochs stays stable: memory, shuffle files, open files, store.
 
-Samples are taken every few epochs, without forcing a collection, so that the job lives as it would alone. Only the
-heap is read after a collection, at four moments (the ends of the thirds), since before one it says nothing.
+Samples are taken every few epochs, without forcing a collection, so that the job runs as it would alone. Only the heap
+is sampled after a collection, at four moments (the ends of the thirds), since before one it is meaningless.
 
 *Flat* means: after a warm-up, the median of the last third is at most a tenth above that of the first third, or has
 grown by less than a small absolute amount.
@@ -29,7 +29,7 @@ _GROWTH_SMALL = {"MB": 20.0, "files": 20.0}
 
 @dataclass(frozen=True)
 class Flatness:
-    """How a quantity stood in the first and in the last third."""
+    """A quantity in the first and in the last third."""
 
     name: str
     unit: str
@@ -41,7 +41,7 @@ class Flatness:
         return self.last <= GROWTH_MAX * self.first or self.last - self.first < _GROWTH_SMALL[self.unit]
 
     def requirement(self, epochs: int) -> Requirement:
-        """As a line: the growth, with both figures beside it."""
+        """As a line: the growth, with both figures."""
         growth = self.last / self.first if self.first else (1.0 if not self.last else float("inf"))
         note = f"{self.first:.1f} → {self.last:.1f} {self.unit}; or under {_GROWTH_SMALL[self.unit]:g} {self.unit} more"
         name = f"{self.name}, last third to first of {epochs:,} epochs"
@@ -59,7 +59,7 @@ def flatness(name: str, unit: str, samples: Sequence[float]) -> Flatness:
 
 
 class Probe:
-    """Reads what the driver, its JVM and its Python workers use."""
+    """Reads the resource usage of the driver, its JVM and its Python workers."""
 
     def __init__(self, session: SparkSession, store: str) -> None:
         self._session, self._store = session, Path(store)
@@ -87,7 +87,7 @@ class Probe:
         }
 
     def java_resident_mb(self) -> float:
-        """What the JVM holds of the machine's memory: its heap grows to its limit whatever lives in it."""
+        """The JVM's resident memory: its heap grows to its limit whatever lives in it."""
         return float(self._java.memory_info().rss / _MEGABYTE)
 
     def heap_mb(self) -> float:
@@ -124,7 +124,7 @@ def _bytes_below(place: Path) -> int:
         for name in files:
             try:
                 total += os.stat(os.path.join(folder, name)).st_size
-            except FileNotFoundError:  # cleaned while we look
+            except FileNotFoundError:  # removed in the meantime
                 continue
     return total
 

@@ -1,8 +1,8 @@
-"""Spark's own streaming queries in an application of their own, asked from here one epoch at a time.
+"""Spark's own streaming queries in an application of their own, driven from here one epoch at a time.
 
-Two halves. `spark_child` starts a script and asks it: one line out, one line of JSON back. In the script, `answer`
-does the other half for a `FedQuery`, a streaming query over folders into which the input of one epoch after the other
-is put. Both sides of a comparison so take turns although each has a JVM.
+There are two halves. `spark_child` starts a script and sends requests: one line out, one line of JSON back. In the
+script, `answer` is the other half for a `FedQuery`, a streaming query over folders that receive the input of one epoch
+after the other. So both sides of a comparison take turns although each has a JVM.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["IN_MEMORY", "IN_ROCKSDB", "Ask", "FedQuery", "answer", "spark_child"
 
 _TASKS = 2
 _STATE = "org.apache.spark.sql.execution.streaming.state"
-# Spark's settings for where a query has its state.
+# Spark's settings for the place of a query's state.
 IN_ROCKSDB = {"spark.sql.streaming.stateStore.providerClass": f"{_STATE}.RocksDBStateStoreProvider"}
 IN_MEMORY = {"spark.sql.streaming.stateStore.providerClass": f"{_STATE}.HDFSBackedStateStoreProvider"}
 _TRIGGER_MS = 500
@@ -37,7 +37,7 @@ Ask = Callable[[str, str], dict[str, Any]]
 
 @contextmanager
 def spark_child(script: Path, *arguments: object) -> Iterator[Ask]:
-    """The script, running."""
+    """The running script."""
     command = [sys.executable, str(script), *map(str, arguments)]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
@@ -61,10 +61,10 @@ def spark_child(script: Path, *arguments: object) -> Iterator[Ask]:
 
 
 class FedQuery:
-    """One running query over folders into which input is put; `build` makes it of the folder above them.
+    """One running query over folders that receive input; `build` creates it from their parent folder.
 
-    A trigger comes every half second and input is put between two of them: a query of several folders finds all of an
-    epoch's input at once. The wait is not part of what Spark says a micro-batch took.
+    A trigger occurs every half second and input is added between two of them: a query of several folders sees all of an
+    epoch's input at once. The wait is not part of Spark's micro-batch duration.
     """
 
     def __init__(self, build: Callable[[Path], DataFrame], folders: tuple[str, ...], place: Path) -> None:
@@ -78,8 +78,9 @@ class FedQuery:
         self._through = -1
 
     def take(self, folder: Path) -> dict[str, Any]:
-        """Process the files of a folder. Gives `ms`, how long the micro-batches took, `batches`, how many there were,
-        and the sums of what they observed."""
+        """Process the files of a folder. Returns `ms`, the duration of the micro-batches, `batches`, their number,
+        and the sums of their observed metrics.
+        """
         self._put(folder)
         self._query.processAllAvailable()
         told: dict[str, Any] = {"ms": 0, "batches": 0}
@@ -94,7 +95,7 @@ class FedQuery:
         return told
 
     def _put(self, folder: Path) -> None:
-        """A file appears under its name when it is complete: the source lists its folder at any time."""
+        """A file is renamed into place when it is complete: the source lists its folder at any time."""
         hidden: list[Path] = []
         for file in sorted(folder.rglob("*.parquet")):
             into = self._input / file.parent.relative_to(folder)
@@ -113,7 +114,7 @@ class FedQuery:
 
 
 def answer(begin: Callable[[SparkSession, str, Path], FedQuery], settings: Mapping[str, str]) -> None:
-    """Answer requests until the input ends; a query is begun, by its name and its place, when it is first named."""
+    """Answer requests until the input ends; a query is started, by its name and its place, when it is first named."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # Spark may print; answers have a stream of their own.
     os.environ["PYSPARK_PYTHON"] = sys.executable

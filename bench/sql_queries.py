@@ -1,7 +1,7 @@
-"""The queries of `bench_sql.py`: Nexmark's by their files, and windows of many and of few keys. One text for both.
+"""The queries of `bench_sql.py`: Nexmark's from their files, and windows of many and of few keys. One text for both.
 
 Both read the same bids from Parquet files, flat: Flink's Parquet reader fails on times in nested rows. Results go to a
-blackhole where time is taken, and to files where results are compared.
+blackhole in measurements, and to files in comparisons.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ _RATE = 1_000_000  # events in a second of event time: 20 M bids are some twenty
 
 @dataclass(frozen=True)
 class Query:
-    """A query over `bid`; `columns` of its result as DDL. `bound` is the ratio to reach. `files`: what follows the
-    columns where the query is about writing files, with {folder} for their folder."""
+    """A query over `bid`; `columns` of its result as DDL. `bound` is the required ratio. `files`: what follows the
+    columns if the query is about writing files, with {folder} for their folder.
+    """
 
     name: str
     select: str
@@ -71,7 +72,7 @@ QUERIES = (
 
 
 def write_bids(folder: Path, count: int) -> None:
-    """So many bids as Parquet files."""
+    """This many bids as Parquet files."""
     folder.mkdir(parents=True, exist_ok=True)
     rules = EventRules(rate=_RATE)
     fields = KINDS["bid"]

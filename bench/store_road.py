@@ -1,13 +1,12 @@
-"""The road from this machine to an object store: it can be long, or closed. A process of its own, so that what it costs
-is nobody else's, and that it costs little: bytes are moved from socket to socket by the system (`splice`).
+"""A proxy from this machine to an object store: it can add latency, or block. A process of its own, so that its cost is
+attributed to nothing else and is low: bytes are moved from socket to socket by the system (`splice`).
 
-    open      requests pass as they are
-    far       every request arrives so many milliseconds later
+    open      requests pass unchanged
+    far       every request arrives some milliseconds later
     closed    a request ends its connection, and never arrives
 
-Run as a program (`store_road.py PORT DELAY_MS`) it prints its own port, takes the names of conditions from its input,
-answers each with a line, `count` with the requests so far and the bytes that were sent and answered,
-and ends with its input.
+Run as a program (`store_road.py PORT DELAY_MS`) it prints its own port, reads the names of conditions from its input,
+answers each with a line, `count` with the requests so far and the bytes in both directions, and ends with its input.
 """
 
 from __future__ import annotations
@@ -31,7 +30,9 @@ _PIPE_BYTES = 1 << 20
 
 
 class StoreRoad:
-    """The road to the server at `port` of this machine, `delay_ms` long when it is far. Clients take `url`."""
+    """The proxy to the server at `port` of this machine, with `delay_ms` of latency in condition `far`. Clients use
+    `url`.
+    """
 
     def __init__(self, port: int, delay_ms: float) -> None:
         command = [sys.executable, __file__, str(port), str(delay_ms)]
@@ -47,11 +48,11 @@ class StoreRoad:
         self._process.communicate(timeout=60)
 
     def become(self, condition: str) -> None:
-        """From now on it is so."""
+        """Switch to a condition."""
         self._ask(condition)
 
     def counts(self) -> tuple[int, int, int]:
-        """How many requests there were, how many bytes were sent, and how many answered."""
+        """The number of requests, the bytes sent, and the bytes answered."""
         requests, sent_bytes, answered_bytes = self._ask("count").split()
         return int(requests), int(sent_bytes), int(answered_bytes)
 
@@ -73,7 +74,7 @@ class StoreRoad:
 
 
 class _Side:
-    """One side of a connection: what was read beyond a head belongs to the body behind it."""
+    """One side of a connection: bytes read beyond a head belong to the following body."""
 
     def __init__(self, connection: socket.socket) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -81,7 +82,7 @@ class _Side:
         self._ahead = b""
 
     def read_until(self, end: bytes) -> bytes:
-        """Up to and with `end`."""
+        """Up to and including `end`."""
         while end not in self._ahead:
             data = self.socket.recv(1 << 16)
             if not data:
@@ -92,7 +93,7 @@ class _Side:
         return head
 
     def pass_on(self, length: int, target: _Side, pipe: tuple[int, int]) -> None:
-        """Move so many bytes to the other side."""
+        """Move this many bytes to the other side."""
         first, self._ahead = self._ahead[:length], self._ahead[length:]
         target.socket.sendall(first)
         length -= len(first)
@@ -106,7 +107,7 @@ class _Side:
 
 
 class _Road:
-    """What all connections share."""
+    """State shared by all connections."""
 
     def __init__(self, port: int, delay_s: float) -> None:
         self.condition = OPEN
@@ -127,7 +128,7 @@ class _Road:
                 far.settimeout(None)
                 self._exchange(_Side(near), _Side(far), pipe)
         except OSError:
-            pass  # the server is gone, and so is this connection
+            pass  # the server has disconnected, so this connection ends
         finally:
             os.close(pipe[0])
             os.close(pipe[1])
@@ -155,7 +156,7 @@ class _Road:
                 return
 
     def _answer_body(self, head: bytes, answer: bytes, near: _Side, far: _Side, pipe: tuple[int, int]) -> int:
-        """Pass the body of an answer on; its length."""
+        """Forward the body of an answer; returns its length."""
         if head.startswith(b"HEAD ") or answer.split(b" ", 2)[1] in (b"204", b"304"):
             return 0
         if b"transfer-encoding: chunked" not in answer.lower():
@@ -192,7 +193,7 @@ def _main(port: int, delay_ms: float) -> None:
         else:
             road.condition = word
             print(word, flush=True)
-    os._exit(0)  # clients that are still connected need no farewell
+    os._exit(0)  # connected clients are not notified
 
 
 if __name__ == "__main__":

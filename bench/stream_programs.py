@@ -1,6 +1,6 @@
 """Sales and the rules for their groups, and the programs with several streams or exchanges that `bench_streams` runs.
 
-A module of its own, so that workers import it: what is here travels to tasks by name.
+A separate module, so that workers import it and functions are pickled by name.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def by_broadcast_state(sales: DataStream, rules: DataStream) -> DataStream:
 
 
 def by_dictionary(sales: DataStream) -> DataStream:
-    """Sales by the same rules in a dictionary that a plain map knows."""
+    """Sales by the same rules in a dictionary of a plain map."""
     rules = {group: _rule(group) for group in range(GROUPS)}
 
     def price(value: Any) -> Any:
@@ -133,7 +133,7 @@ def _one_more(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def dealt_out(stream: DataStream, exchanges: int) -> DataStream:
-    """Counted up twice in columns; dealt out before the first time, or before both."""
+    """Counted up twice in columns; distributed before the first time, or before both."""
     stream = stream.rebalance().map_batches(_one_more, AMOUNT_TYPE)
     return (stream.rebalance() if exchanges == 2 else stream).map_batches(_one_more, AMOUNT_TYPE)
 

@@ -1,11 +1,11 @@
 """A Structured Streaming application of its own, with Spark's default settings, that measures itself on demand.
 
     python streaming_child.py
-    → reads lines `EXCHANGES BATCHES` from its input; for each it runs a fresh query of that shape until so many
+    → reads lines `EXCHANGES BATCHES` from its input; for each it runs a fresh query of that shape until this many
       micro-batches are done and prints their durations in ms as a JSON list (Spark's own `triggerExecution`)
 
 The query: two rows per micro-batch, `mapInArrow`, then per exchange `repartition` and `mapInArrow`, into `noop`. The
-first micro-batches of a query are left out: they plan, compile and start workers.
+first micro-batches of a query are excluded: they plan, compile and start workers.
 """
 
 from __future__ import annotations

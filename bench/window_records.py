@@ -1,7 +1,7 @@
 """Timed records and the windowed programs that `bench_windows` runs over them.
 
-A module of its own, so that workers import it: what is here travels to tasks by name. An epoch of records is a stretch
-of event time; its records come in order, half in each split, so that every epoch closes what the one before began.
+A separate module, so that workers import it and functions are pickled by name. An epoch of records is a stretch of
+event time; its records are in order, half in each split, so that every epoch closes the windows of the previous one.
 """
 
 from __future__ import annotations
@@ -127,12 +127,12 @@ def _totals() -> agg.Aggregates:
 
 
 def tumbling(stream: DataStream, size_ms: int) -> DataStream:
-    """Count and sum by key in windows side by side, in columns."""
+    """Count and sum by key in tumbling windows, in columns."""
     return _timed(stream).key_by(0).window(TumblingEventTimeWindows(size_ms, 0)).aggregate(_totals())
 
 
 def sliding(stream: DataStream, size_ms: int, slide_ms: int) -> DataStream:
-    """Count and sum by key in windows that overlap, in columns."""
+    """Count and sum by key in overlapping windows, in columns."""
     return _timed(stream).key_by(0).window(SlidingEventTimeWindows(size_ms, slide_ms, 0)).aggregate(_totals())
 
 
@@ -153,7 +153,7 @@ class CustomTotals(AggregateFunction):
 
 
 class RunningTotals(Totals):
-    """Sum and count per key in one `ValueState`, given out for every record (key, time, amount)."""
+    """Sum and count per key in one `ValueState`, emitted for every record (key, time, amount)."""
 
     def process_element(self, value: Any, ctx: Any) -> Any:
         known = self.total.value()
@@ -163,7 +163,7 @@ class RunningTotals(Totals):
 
 
 def custom(stream: DataStream, size_ms: int) -> DataStream:
-    """Count and sum by key in windows side by side, by a function per record."""
+    """Count and sum by key in tumbling windows, by a function per record."""
     windows = _timed(stream).key_by(0).window(TumblingEventTimeWindows(size_ms, 0))
     return windows.aggregate(CustomTotals(), accumulator_type=_PAIR, output_type=_PAIR)
 
@@ -174,7 +174,7 @@ def running(stream: DataStream) -> DataStream:
 
 
 def sessions(stream: DataStream, open_stretches: int) -> DataStream:
-    """Count and sum by session. A session is closed in the stretch of time that is so many behind its own."""
+    """Count and sum by session. A session is closed `open_stretches` stretches of time after its own."""
     gap_ms = open_stretches * SESSION_SPAN_MS - 2 * DISORDER_MS
     windows = _timed(stream).key_by(0).window(EventTimeSessionWindows(gap_ms))
     return windows.aggregate(_totals()).uid(SESSIONS_UID)

@@ -1,12 +1,12 @@
-"""Keep the documents true: links lead somewhere, and the list of public names is made, not written.
+"""Check the documents: links resolve, and generate the list of public names.
 
-Two steps, the second only if the first found nothing:
+Two steps, the second only if the first succeeds:
   1. every relative link in a Markdown file of the project leads to a file that exists, and its #anchor to a
      heading of that file;
   2. build/docs/api.md is written: each public module, the names in its `__all__`, and their first sentence.
 
-Links to other sites are not followed: a check that needs the network fails for other reasons than a bad link.
-The code is read, not imported, so no Spark and no installation is needed.
+External links are not followed: a check that needs the network fails for other reasons than a bad link. The code is
+read, not imported, so no Spark and no installation is needed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ELSEWHERE = re.compile(r"^[a-z][a-z0-9+.-]*:")
 
 
 def documents() -> list[Path]:
-    """The Markdown files of the project; hidden folders and build products are not ours to read."""
+    """The Markdown files of the project, without hidden folders and build products."""
     found = (path for path in ROOT.rglob("*.md") if path.is_file())
     return sorted(path for path in found if not re.search(r"(^|/)(\.|build/|dist/)", path.relative_to(ROOT).as_posix()))
 
@@ -43,7 +43,7 @@ def prose(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def anchors(path: Path) -> set[str]:
-    """The #anchors of a file's headings, made the way code hosts make them."""
+    """The #anchors of a file's headings, generated like code hosts do."""
     seen: dict[str, int] = {}
     found = set()
     fenced = False
@@ -61,7 +61,7 @@ def anchors(path: Path) -> set[str]:
 
 
 def broken_links(path: Path) -> Iterator[str]:
-    """One sentence per link of this document that leads nowhere."""
+    """One sentence per broken link of this document."""
     for number, line in prose(path):
         for match in LINK.finditer(line):
             target = match.group(1) or match.group(2)
@@ -77,7 +77,7 @@ def broken_links(path: Path) -> Iterator[str]:
 
 
 def public_names(tree: ast.Module) -> list[str]:
-    """The literal strings of a module's `__all__`; empty when it has none."""
+    """The literal strings of a module's `__all__`; empty if it has none."""
     for node in tree.body:
         if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "__all__" for t in node.targets):
             return [str(leaf.value) for leaf in ast.walk(node.value) if isinstance(leaf, ast.Constant)]

@@ -27,7 +27,7 @@ ENDED_WELL = (0, 1, 5)
 
 
 def rounds(times: int) -> Iterator[int]:
-    """How many times as many examples each round tries: doubled, `times` in all."""
+    """The factors of the rounds: doubled each time, `times` in total."""
     factor = 1
     while times:
         yield min(factor, times)
@@ -36,14 +36,14 @@ def rounds(times: int) -> Iterator[int]:
 
 
 def command_for(seed: int, times: int, *options: str) -> list[str]:
-    """Dictionaries and sets of text are iterated in an order of their own in each process, unless its seed is given."""
+    """The iteration order of sets of text differs between processes, unless the hash seed is fixed."""
     python = os.path.relpath(sys.executable) if Path(sys.executable).is_relative_to(Path.cwd()) else sys.executable
     pytest = [python, "-m", "pytest", f"--explore={seed}", f"--times={times}"]
     return ["env", f"PYTHONHASHSEED={seed}", *pytest, *options]
 
 
 def run_round(seed: int, times: int, until: float, failures: dict[str, int], args: list[str]) -> int:
-    """Run a round without what failed in earlier ones, and add what fails to `failures`, with the round's factor."""
+    """Run a round without tests that failed earlier, and add new failures to `failures`, with the round's factor."""
     timeout_s = min(TEST_TIMEOUT_S * times, until - time.time() + TEST_TIMEOUT_S)
     options = ["-q", "--numprocesses=2", "--dist=worksteal", "-p", "no:cacheprovider", f"--timeout={timeout_s:.0f}"]
     options += [f"--deselect={test}" for test in failures] + ([f"--until={until:.0f}"] if until < math.inf else [])

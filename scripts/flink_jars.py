@@ -1,5 +1,6 @@
-"""Flink's jars, for what is compared with Flink itself: fetched once from the registry of Python packages, 330 MB, into
-build/flink. Nothing of Millstream is imported."""
+"""Flink's jars, for comparisons with Flink itself: downloaded once from the registry of Python packages, 330 MB,
+into build/flink. Nothing of Millstream is imported.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ JARS = BUILD / VERSION / "pyflink" / "lib"
 
 
 def fetch_jars() -> None:
-    """Fetch what is not there yet."""
+    """Download missing jars."""
     if JARS.is_dir():
         return
     print(f"fetching Flink {VERSION} into {BUILD}", file=sys.stderr)

@@ -71,7 +71,7 @@ def tree_of(path: Path) -> ast.Module:
 
 @cache
 def nodes_of(path: Path) -> list[ast.AST]:
-    """All nodes of a module: it is looked through many times."""
+    """All nodes of a module, cached because it is searched many times."""
     return list(ast.walk(tree_of(path)))
 
 
@@ -125,7 +125,7 @@ def single_importer_modules(root: Path) -> list[str]:
 
 
 def function_lines(function: Function) -> int:
-    """The lines of a function; those of its body alone where its parameters, a list of options, take more than half."""
+    """The lines of a function; only those of its body if its parameters, a list of options, take more than half."""
     lines = (function.end_lineno or function.lineno) - function.lineno + 1
     signature_lines = function.body[0].lineno - function.lineno
     return lines - signature_lines if signature_lines > lines / 2 else lines
@@ -142,7 +142,7 @@ def long_functions(root: Path) -> list[Oversize]:
 
 
 def large_constructors(root: Path) -> list[Oversize]:
-    """Classes whose objects are given more than ATTRIBUTES_MAX attributes when they are made."""
+    """Classes whose objects have more than ATTRIBUTES_MAX attributes after `__init__`."""
     return _largest_first(
         Oversize(_shown(path, root), node.lineno, node.name, len(attributes_of(node)), ast.get_docstring(node) or "")
         for path in modules(root)
@@ -152,7 +152,7 @@ def large_constructors(root: Path) -> list[Oversize]:
 
 
 def attributes_of(node: ast.ClassDef) -> set[str]:
-    """The attributes that `__init__` gives an object; those of a dataclass are its fields."""
+    """The attributes that `__init__` sets; those of a dataclass are its fields."""
     names: set[str] = set()
     if any("dataclass" in ast.unparse(decorator) for decorator in node.decorator_list):
         fields = (

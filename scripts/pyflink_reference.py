@@ -1,4 +1,4 @@
-"""PyFlink's public names as the lists in tests/reference tell them: a line per module, class and function.
+"""PyFlink's public names, parsed from the lists in tests/reference: a line per module, class and function.
 
     ## datastream/output_tag.py __all__= None
     class OutputTag ( object ): __init__(tag_id,type_info)
@@ -44,7 +44,7 @@ class Function:
 
 @dataclass(frozen=True)
 class Class:
-    """A class; `path` has a dot where it stands inside another one."""
+    """A class; `path` has a dot if it is nested."""
 
     path: str
     bases: tuple[str, ...]
@@ -62,13 +62,13 @@ class Module:
 
     @property
     def names(self) -> list[str]:
-        """What can be imported from it: its `__all__`, else everything that stands at its top level."""
+        """The importable names: its `__all__`, else its top-level names."""
         tops = (content.path if isinstance(content, Class) else content.name for content in self.contents)
         return sorted(self.exported or {name for name in tops if "." not in name and not name.startswith("_")})
 
 
 def read(path: Path) -> list[Module]:
-    """The modules of a reference list. A line that is not understood is an error."""
+    """The modules of a reference list. An unknown line is an error."""
     modules: list[Module] = []
     for line in path.read_text(encoding="utf-8").splitlines():
         if match := _MODULE.match(line):

@@ -1,11 +1,11 @@
-"""Our answers to SQL expressions beside those of Flink, which `scripts/sql-oracle` wrote down in tests/fixtures/sql.
+"""Compares our answers to SQL expressions with Flink's, which `scripts/sql-oracle` recorded in tests/fixtures/sql.
 
-Each expression is read, bound and computed twice: as it stands, and with every literal turned into a column of three
-rows (the value, NULL, the value), so that kernels meet columns. Values are compared as text that both sides write
-alike; types without NOT NULL (`is_nullability_equal` says whether that agrees, too). Where Flink refuses, we have to
-refuse; whether it does so when planning or when running is not compared.
+Each expression is parsed, bound and computed twice: unchanged, and with every literal replaced by a column of three
+rows (the value, NULL, the value), so that kernels process columns. Values are compared as text that both sides write
+alike; types without NOT NULL (`is_nullability_equal` says whether that agrees, too). Where Flink rejects an expression,
+we must reject it; whether at planning or at run time is not compared.
 
-`differences.toml` beside the lists names what differs for a reason.
+`differences.toml` next to the lists names the known differences.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One expression: what Flink says and what we say; `reason` if they differ and that is known."""
+    """One expression: Flink's answer and ours; `reason` if they differ and that is known."""
 
     family: str
     sql: str
@@ -133,7 +133,7 @@ def _nullable(type_: str) -> bool:
 
 
 def _plain_type(type_: str | None) -> str | None:
-    """A type without NOT NULL, in one way of writing; intervals only by their kind."""
+    """A type without NOT NULL, in one notation; intervals only by their kind."""
     if type_ is None:
         return None
     text = type_.replace(" NOT NULL", "").replace("`", "").replace("VARCHAR(2147483647)", "STRING")
@@ -147,7 +147,7 @@ def _plain_type(type_: str | None) -> str | None:
 
 
 def families() -> list[str]:
-    """Those that Flink has answered."""
+    """The families that Flink has answered."""
     return sorted(path.stem for path in ANSWERS.glob("*.json"))
 
 
@@ -156,17 +156,17 @@ def _flinks(family: str) -> Iterator[tuple[dict[str, Any], bool]]:
         yield answer, False
         in_columns = answer.get("column")
         if "value" not in answer and "error" not in answer:
-            continue  # only its type was asked
+            continue  # only its type was requested
         if in_columns is None:
             yield answer, True
         elif in_columns.get("error") != "plan" and in_columns.get("type") == answer.get("type"):
-            # Where the type depends on a constant (a precision), ours is bound with it: no comparison.
+            # If the type depends on a constant (a precision), ours is bound with it: no comparison.
             yield {"sql": answer["sql"], "zone": answer.get("zone", "UTC")} | in_columns, True
 
 
 def _answer(written: dict[str, Any]) -> Answer:
     if "EnforcerException" in written.get("message", ""):
-        # The value was NULL, though its type is NOT NULL: only the way out of Flink failed.
+        # The value was NULL, though its type is NOT NULL: only Flink's result conversion failed.
         return Answer(written.get("type"), None)
     if "error" in written:
         return Answer(written.get("type"), None, written.get("message", written["error"]))
@@ -192,7 +192,7 @@ def ours(sql: str, zone: str = "UTC", in_columns: bool = False) -> Answer:
         except ExpressionError as error:
             if error.row != 1:
                 raise
-            # Only the NULL has no result (a key of a map): leave it out.
+            # Only the NULL has no result (a key of a map): skip it.
             result = program.run([column.take([0, 0, 0]) for column in columns], rows, facts).columns[0]
         values = [_plain(result, row, bound.type) for row in range(rows)]
         if len(result) != rows or (rows == 3 and str(values[0]) != str(values[2])):
@@ -200,12 +200,12 @@ def ours(sql: str, zone: str = "UTC", in_columns: bool = False) -> Answer:
         return Answer(str(bound.type), values[0])
     except MillstreamError as error:
         return Answer(error=str(error).splitlines()[0])
-    except Exception as error:  # a defect of ours: said as such, and compared as one
+    except Exception as error:  # a bug of ours: reported as such, and compared as one
         return Answer(type="DEFECT", value=f"{type(error).__name__}: {error}")
 
 
 class _Typed(NullType):
-    """The type of a column, of which only Arrow's is asked for."""
+    """The type of a column, of which only Arrow's is needed."""
 
     def __init__(self, arrow: pa.DataType) -> None:
         super().__init__()
@@ -228,7 +228,7 @@ def _over_columns(bound: RowExpression, columns: list[pa.Array]) -> RowExpressio
 
 
 def _plain(column: pa.Array, row: int, type_: DataType) -> Any:
-    """A value as JSON has it, the way the oracle writes Java's."""
+    """A value in JSON's form, as the oracle writes Java's."""
     value = column[row]
     if not value.is_valid:
         return None
@@ -297,7 +297,7 @@ def _time_text(nano: int, with_seconds: bool = False) -> str:
 
 
 def java_double(number: float) -> str:
-    """A number as Java writes it, near enough to be compared: by value."""
+    """A number as Java writes it, sufficiently for a comparison by value."""
     return "Infinity" if number == math.inf else "-Infinity" if number == -math.inf else repr(number)
 
 
@@ -306,9 +306,9 @@ def java_double(number: float) -> str:
 
 @dataclass(frozen=True)
 class Difference:
-    """What is known to differ: a pattern that expressions match from their beginning to their end, and why.
+    """A known difference: a pattern that matches whole expressions, and the reason.
 
-    `only` is "columns", "constants" or a zone; `flink` and `ours` are patterns found in the error of that side.
+    `only` is "columns", "constants" or a zone; `flink` and `ours` are patterns for the error of that side.
     """
 
     pattern: re.Pattern[str]
@@ -346,7 +346,7 @@ def _known(comparison: Comparison) -> Difference | None:
 
 
 def comparisons(family: str) -> Iterator[Comparison]:
-    """All expressions of a family, each with its reason if it differs for one."""
+    """All expressions of a family, each with its reason if it is a known difference."""
     for written, in_columns in _flinks(family):
         sql, zone = written["sql"], written.get("zone", "UTC")
         found = Comparison(family, sql, zone, in_columns, _answer(written), ours(sql, zone, in_columns))

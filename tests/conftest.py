@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
-# What random tests draw; real servers, started by the first test that asks for one.
+# Inputs of random tests; real servers, started by the first test that needs one.
 pytest_plugins = ["inputs.random_inputs", "servers.fixtures"]
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _nothing_waits_for_the_disk() -> Iterator[None]:
-    """No test pulls a plug: what was written outlives every kill without being on the disk, and tests write many
-    thousand files. Tests of what is synced put their own in its place; processes that tests start really sync."""
+    """Disable fsync: no test cuts the power, unsynced writes survive every kill, and tests write many thousand
+    files. Tests of syncing replace it themselves; child processes really sync.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", os.fstat)
         yield
@@ -23,7 +24,7 @@ def _nothing_waits_for_the_disk() -> Iterator[None]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _a_file_leaves_nothing_open() -> Iterator[None]:
-    """Look for garbage of all ages when a file of tests ends, and never again at what outlives it (decision 0034)."""
+    """Run a full garbage collection at the end of a test file, then freeze surviving objects (decision 0034)."""
     yield
     gc.collect()
     gc.freeze()
@@ -31,15 +32,18 @@ def _a_file_leaves_nothing_open() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _a_test_leaves_nothing_open(request: pytest.FixtureRequest) -> Iterator[None]:
-    """What a test leaves in a cycle of references (a socket, a coroutine that nobody awaits) warns when the collector
-    finds it, and a warning is an error: in this test, not in the one that happens to run half an hour later."""
+    """Objects that a test leaves in a reference cycle (a socket, a coroutine never awaited) warn when collected, and
+    a warning is an error: in this test, not in the one that happens to run half an hour later.
+    """
     yield
-    request.node.funcargs.clear()  # pytest does so a moment later: what fixtures gave is looked at, too
+    request.node.funcargs.clear()  # pytest does so a moment later: values of fixtures are checked, too
     gc.collect(1)
 
 
 class OneClusterAtATime(LoadFileScheduling):
-    """Files are dealt out to workers, and those that start a Spark cluster, six processes of Java, all to the same."""
+    """Test files are distributed to workers; all that start a Spark cluster, six Java processes, run in the same
+    one.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.split("::")[0]
@@ -52,12 +56,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileSche
 
 
 def pytest_collection_finish() -> None:
-    """Let the collector look seldom, and never at what lives as long as the process: modules and thousands of tests."""
+    """Collect rarely, and never the objects that live as long as the process: modules and thousands of tests."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
 
 
 def pytest_unconfigure() -> None:
-    """At its end, a library that counts its objects must find that they are gone."""
+    """At exit, a library that counts its objects must see none."""
     gc.unfreeze()

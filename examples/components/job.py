@@ -1,15 +1,15 @@
-"""Who belongs together: connected components of a graph whose edges arrive over time, kept up to date by a loop.
+"""Connected components of a graph whose edges arrive over time, kept up to date by a loop.
 
     millstream run examples/components/job.py --store jobs/components
 
-Every account knows the smallest account it has heard of; when it hears of a smaller one, it tells its neighbours, and
-those theirs: messages go round the loop until nobody learns anything new. A line is printed each time an account moves
-to another group, with the number of rounds the news has been on its way:
+Every account stores the smallest account it has received; when it receives a smaller one, it sends it to its
+neighbours, and they to theirs: messages circulate in the loop until no account changes. A line is printed each time an
+account moves to another group, with the number of rounds since the change started:
 
     account    17  joins the group of     3  after 4 rounds
 
-The answer of any moment is the newest line of every account. Accounts, neighbours and the messages on their way are
-state: kill the job and start it again, and no account is left in the wrong group.
+The current answer is the newest line of every account. Accounts, neighbours and the messages in the loop are state:
+kill the job and restart it, and no account is left in the wrong group.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from millstream.datastream.functions import KeyedProcessFunction
 from millstream.datastream.state import MapStateDescriptor, ValueStateDescriptor
 
 LINK = Types.TUPLE([Types.LONG(), Types.LONG()])
-# To whom; a new neighbour, or -1; the smallest account the sender knows of; for how many rounds this has been news.
+# The receiver; a new neighbour, or -1; the smallest account the sender knows; the rounds since the change started.
 MESSAGE = Types.TUPLE([Types.LONG(), Types.LONG(), Types.LONG(), Types.LONG()])
 MOVE = Types.TUPLE([Types.LONG(), Types.LONG(), Types.LONG()])
 MOVES = OutputTag("moves", MOVE)

@@ -1,17 +1,16 @@
-"""A live dashboard: turnover per shop and minute, as it grows, as it ends, and corrected when a sale comes late.
+"""A live dashboard: turnover per shop and minute, early, final, and corrected when a sale is late.
 
     millstream run examples/dashboard/job.py --store jobs/dashboard
 
-Every line says of which minute it is and how far that one is: `so far` every ten seconds while the minute is open,
-`final` when event time has passed its end, `corrected` for sales that came later than that. What comes when nothing is
-corrected any more is told as lost:
+Every line has its minute and stage: `so far` every ten seconds while the minute is open, `final` when the watermark has
+passed its end, `corrected` for late sales after that. Sales that are too late for a correction are reported as lost:
 
     09:03  river       425.94  so far
     09:03  river       429.17  final
     09:03  river       436.60  corrected
     lost> 09:01  river         8.63
 
-A screen that shows the newest line of every shop and minute is always as right as it can be.
+A screen that shows the newest line of every shop and minute is always up to date.
 """
 
 from __future__ import annotations
@@ -42,13 +41,13 @@ OPENING_MS = 9 * 60 * 60_000
 
 
 def sale(index: int) -> Row:
-    """A sale of the shops' tills, four a second. Every twentieth comes 20 seconds late, a few two minutes."""
+    """A sale of the shops' tills, four a second. Every twentieth arrives 20 seconds late, a few two minutes."""
     delay_ms = 120_000 if index % 800 == 799 else 20_000 if index % 20 == 19 else index * 7 % 1_500
     return Row(shop=SHOPS[index % 3], cents=100 + index * 37 % 900, at_ms=OPENING_MS + index * 250 - delay_ms)
 
 
 class Stage(ProcessWindowFunction):  # type: ignore[type-arg]
-    """Says how far a minute is, if there is news. It gets one value: the turnover was added up as sales came."""
+    """Emits the stage of a minute, if it changed. It receives one value: the turnover was aggregated incrementally."""
 
     def process(self, key: str, context: Any, elements: Iterable[Row]) -> Iterable[Row]:
         (total,) = elements
@@ -67,7 +66,7 @@ class Stage(ProcessWindowFunction):  # type: ignore[type-arg]
 
 
 def turnover(sales: DataStream) -> DataStream:
-    """What the dashboard shows, of a stream of sales with timestamps."""
+    """The dashboard's lines, from a stream of sales with timestamps."""
     return (
         sales.key_by("shop")
         .window(TumblingEventTimeWindows.of(MINUTE))

@@ -1,8 +1,9 @@
-"""Asking the running job: over HTTP, as a dashboard or `curl` does, of the server that the job started itself.
+"""Queries of the running job: over HTTP, as a dashboard or `curl` sends them, to the server that the job started
+itself.
 
-A question is one GET, and nothing of an answer is remembered for the next. So the address would be caught if it ever
-told less than before; `judge.py` looks at everything that a `Watch` was told. Where nobody answers, because the job
-is down or has not begun, there is no answer, and that is no error.
+A query is one GET, without any memory of earlier answers. So a decreasing answer would be visible; `judge.py` checks
+everything that a `Watch` received. While no server responds, because the job is down or has not begun, there is no
+answer, and that is no error.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ LOOK_UP_EVERY_S = 0.2
 
 
 class OpenWindow(NamedTuple):
-    """A window that can still change, and what it comes to so far."""
+    """A window that can still change, and its result so far."""
 
     start_ms: int
     end_ms: int
@@ -35,7 +36,7 @@ class OpenWindow(NamedTuple):
 
 @dataclass(frozen=True)
 class Answer:
-    """The open windows of an ad, as of a committed epoch; `watermark_ms` is how far event time has come there."""
+    """The open windows of an ad, as of a committed epoch; `watermark_ms` is the event time reached."""
 
     ad: int
     epoch: int
@@ -45,17 +46,17 @@ class Answer:
 
 
 class Refused(Exception):
-    """The server was there and said no; its own words."""
+    """The server rejected the query; its own message."""
 
 
 def free_address() -> str:
-    """A host and port of this machine that nobody listens on: the same before and after the crash."""
+    """An unused host and port of this machine: the same before and after the crash."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         return f"127.0.0.1:{taken.getsockname()[1]}"
 
 
 class Questions:
-    """Questions to one address. It may be used by several threads."""
+    """Queries to one address. It may be used by several threads."""
 
     def __init__(self, address: str) -> None:
         self._base = f"http://{address}/v1/jobs/impressions/states/{OPEN_WINDOWS}/windows"
@@ -65,14 +66,14 @@ class Questions:
         return f"{self._base}/{quote(str(ad), safe='')}"
 
     def ask(self, ad: object) -> Answer | None:
-        """The answer, or None where nobody answers yet. Refused if the question is no good."""
+        """The answer, or None if no server responds yet. Raises Refused if the query is invalid."""
         try:
             response = self._http.get(self.url(ad))
             told = response.json()
         except (httpx.HTTPError, ValueError):
             return None
         if response.status_code == 429 or response.status_code >= 500:
-            return None  # there is no epoch yet, or it has too much to do
+            return None  # there is no epoch yet, or the server is overloaded
         if response.status_code != 200:
             raise Refused(told["message"])
         return answer_of(told)
@@ -90,7 +91,7 @@ def answer_of(told: dict[str, Any]) -> Answer:
 
 
 class Watch:
-    """Asks for one ad again and again, on a thread, through whatever happens to the job. Use it in a `with` block."""
+    """Queries one ad repeatedly, on a thread, through restarts of the job. Use it in a `with` block."""
 
     def __init__(self, questions: Questions, ad: int) -> None:
         self._questions, self._ad = questions, ad
@@ -101,7 +102,7 @@ class Watch:
 
     @property
     def answers(self) -> tuple[Answer, ...]:
-        """All answers until now, in the order they came. Refused if the server has said no."""
+        """All answers so far, in order. Raises Refused if the server rejected the query."""
         if self._refused is not None:
             raise self._refused
         return tuple(self._answers)
@@ -126,13 +127,13 @@ class Watch:
 
 
 class Keyboard:
-    """Lines that are typed at a terminal, each waited for only so long."""
+    """Lines typed at a terminal, each with a time limit."""
 
     def __init__(self, file: int, now_s: Callable[[], float] = time.monotonic) -> None:
         self._file, self._now_s, self._typed = file, now_s, b""
 
     def line(self, wait_s: float, is_over: Callable[[], bool]) -> str | None:
-        """The next line; None when there is no more, none came in time, or what is asked about is over."""
+        """The next line; None at the end of input, on a timeout, or when `is_over`."""
         until_s = self._now_s() + wait_s
         while b"\n" not in self._typed:
             left_s = until_s - self._now_s()

@@ -1,13 +1,13 @@
-"""`make demo`: a stream is processed, asked about, killed with kill -9 half-way, recovered, and proved exact.
+"""`make demo`: a stream is processed, queried, killed with kill -9 half-way, recovered, and proved exact.
 
-The job is `job.py`, beside this file, run as anybody would run it, with a query server of its own. This program watches
-its manifests from outside, kills its whole process group (driver, JVM and all) when half of the records are committed,
-and starts it again on the same store. All the while one ad's open windows are asked for at the job's address; in a
-terminal the user may ask for others after the crash, while the stream goes on. Then the job is drained, and `judge.py`
-reads the files: every impression must be there once, those of each ad numbered without a gap, and every ten seconds of
-every ad must have their right result, because the counts and the open windows lie in keyed state and are recovered
-with everything else; and no answer may have gone back. Exit code 0 only if nothing is lost, doubled, miscounted, wrong
-or taken back.
+The job is `job.py` in this folder, run like any user's, with a query server of its own. This program watches its
+manifests from outside, kills its whole process group (driver, JVM and all) when half of the records are committed, and
+restarts it on the same store. Throughout, one ad's open windows are queried at the job's address; in a terminal the
+user may query others after the crash, while the stream continues. Then the job is drained, and `judge.py` reads the
+files: every impression must be present once, those of each ad numbered without a gap, and every ten seconds of every ad
+must have their correct result, because the counts and the open windows are keyed state and are recovered with
+everything else; and no answer may have decreased. Exit code 0 only if nothing is lost, duplicated, miscounted, wrong or
+decreased.
 """
 
 from __future__ import annotations
@@ -48,19 +48,19 @@ HERE = Path(__file__).resolve().parent
 STORE = Path(".millstream", "impressions")
 OUTPUT = Path(".millstream", "impressions-output")
 SCREEN = Path(".millstream", "impressions-screen.txt")
-# So long without a new epoch: a machine that has other things to do takes minutes to start Spark.
+# The longest time without a new epoch: a busy machine takes minutes to start Spark.
 PATIENCE_S = 600
-# A user who says nothing is not waited for, and one who never tires is thanked.
+# An inactive user is not waited for, and the number of queries is limited.
 SILENCE_S, QUESTIONS_S = 20, 60
 
 
 class Unproved(Exception):
-    """It cannot go on; what to say to the user."""
+    """The demo cannot continue; the message for the user."""
 
 
 @dataclass(frozen=True)
 class Demo:
-    """What both lives of the job have in common. `ad` is the one that is asked for all the time."""
+    """The common data of both lives of the job. `ad` is the one that is queried throughout."""
 
     screen: Console
     keyboard: Keyboard | None
@@ -100,7 +100,7 @@ def main(records: int, rate: float) -> int:
 
 
 def is_ours(typed: TextIO) -> bool:
-    """Whether it is a terminal, and what is typed there is for us: who reads in the background is stopped."""
+    """Whether it is a terminal whose input belongs to us: a background process that reads is stopped."""
     return typed.isatty() and os.tcgetpgrp(typed.fileno()) == os.getpgrp()
 
 
@@ -135,14 +135,14 @@ def introduce(demo: Demo) -> None:
 
 
 def first_life(demo: Demo, watch: Watch) -> None:
-    """Until half of the records are committed, and a question was answered."""
+    """Until half of the records are committed, and a query was answered."""
     say(
         demo,
         1,
         f"Start the job: {demo.rate:,.0f} impressions a second, {SPEED} times as fast as they were seen. While it "
         f"runs, ask it from another terminal for the open windows of any ad, 0 to {ADS - 1}:",
     )
-    # Alone in its row and not indented: so it fits 80 columns, and can be copied as a whole.
+    # In a row of its own and not indented: so it fits 80 columns, and can be copied as a whole.
     demo.screen.print(Text(f"\ncurl {demo.questions.url(demo.ad)}\n"), soft_wrap=True)
     half = demo.records // 2
     with running_job(demo) as job, waiting(demo, f"It is killed when it has {half:,} impressions") as show:
@@ -166,7 +166,7 @@ def first_life(demo: Demo, watch: Watch) -> None:
 
 
 def second_life(demo: Demo, watch: Watch, known: int) -> None:
-    """Until all records are there and the user has no more questions; then the stream is ended."""
+    """Until all records are committed and the user has no more queries; then the stream is ended."""
     say(demo, 4, "Run the same command again. It opens that manifest and goes on; there is nothing to repair.")
     if not demo.screen.is_terminal:
         demo.screen.print()
@@ -190,7 +190,7 @@ def second_life(demo: Demo, watch: Watch, known: int) -> None:
 
 
 def ask_user(demo: Demo, keyboard: Keyboard, job: subprocess.Popen[bytes]) -> None:
-    """Answer questions about ads until there are no more."""
+    """Answer queries of ads until there are no more."""
     invitation = f"Now you: it runs, and its windows fill. (After {SILENCE_S} s of silence it goes on.)"
     demo.screen.print(indented(Text(invitation, "bold")))
     until_s = time.monotonic() + QUESTIONS_S
@@ -205,7 +205,7 @@ def ask_user(demo: Demo, keyboard: Keyboard, job: subprocess.Popen[bytes]) -> No
 
 
 def answered(questions: Questions, ad: str) -> Padding:
-    """What a user is shown who asked for an ad: the answer, or what is wrong with the question."""
+    """The text for a user's query of an ad: the answer, or the error."""
     try:
         answer = questions.ask(ad)
     except Refused as why:
@@ -233,7 +233,7 @@ def judged(demo: Demo, before: tuple[Answer, ...], after: tuple[Answer, ...], be
 
 
 def relative(path: Path) -> Path:
-    """The path from here, where it lies below."""
+    """The path relative to the current folder, if it is below it."""
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
@@ -246,7 +246,7 @@ def say(demo: Demo, number: int, text: str) -> None:
 
 @contextmanager
 def waiting(demo: Demo, text: str) -> Iterator[Callable[[], None]]:
-    """Gives what shows, in one row of a terminal, how far the job is; elsewhere the job itself tells that."""
+    """Yields a function that shows the job's progress in one row of a terminal; elsewhere the job itself prints it."""
     if not demo.screen.is_terminal:
         yield lambda: None
         return
@@ -271,16 +271,16 @@ def waiting(demo: Demo, text: str) -> Iterator[Callable[[], None]]:
 def running_job(demo: Demo) -> Iterator[subprocess.Popen[bytes]]:
     """The job in a process group of its own, so that all of it can be killed at once. None survives the block.
 
-    On a terminal the screen is the story's: what the job has to say itself goes into a file.
+    On a terminal the screen belongs to the demo: the job's own output goes into a file.
     """
     command = [sys.executable, "-m", "millstream.cli", "run", "--store", str(STORE)]
-    # Small epochs, however far a slow start let the stream run ahead: a job done in two epochs has no half-way.
+    # Small epochs, however far a slow start let the stream run ahead: a job of two epochs has no half-way.
     command += ["-D", f"millstream.epoch.max-records={max(1, demo.records // 20)}"]
     command += ["-D", "millstream.epoch.min-interval=250 ms", "-D", f"millstream.query.listen={demo.address}"]
     command += ["-p", "2", str(HERE / "job.py"), "--", "--output", str(OUTPUT), "--rate", str(demo.rate)]
-    # More than are wanted: the stream must not end while the user asks. But it does if nobody is there to stop it.
+    # More than needed: the stream must not end while the user is querying. But it does if nobody stops it.
     command += ["--records", str(int(demo.records + 3 * QUESTIONS_S * demo.rate))]
-    # The clock is read once, by the demo: after the crash the server must send the very same impressions again.
+    # The clock is read once, by the demo: after the crash the server must generate the same impressions again.
     command += ["--first-ms", str(demo.server.first_ms)]
     with SCREEN.open("ab") if demo.screen.is_terminal else nullcontext() as screen:
         job = subprocess.Popen(command, start_new_session=True, stdin=subprocess.DEVNULL, stdout=screen, stderr=screen)
@@ -293,7 +293,7 @@ def running_job(demo: Demo) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def wait_until(job: subprocess.Popen[bytes], come: Callable[[], bool], show: Callable[[], None]) -> None:
-    """Wait for something that the job brings about, as long as it goes on; `show` is called now and then."""
+    """Wait for an event caused by the job, while it runs; `show` is called periodically."""
     epoch, heard = epoch_of(newest_manifest()), time.monotonic()
     while not come():
         if job.poll() is not None:
@@ -310,13 +310,13 @@ def newest_manifest() -> Manifest | None:
     try:
         return ManifestLog(open_store(str(STORE))).newest()
     except StoreError:
-        return None  # it is being written at this very moment
+        return None  # it is being written at this moment
 
 
 def taken_in(manifest: Manifest | None) -> list[int]:
-    """The indexes of the impressions that the job has taken in, by the offsets that a manifest holds.
+    """The indexes of the impressions that the job has read, from the offsets of a manifest.
 
-    Split 3 of 16 gives the indexes 3, 19, 35, …
+    Split 3 of 16 has the indexes 3, 19, 35, …
     """
     (splits,) = ({} if manifest is None else manifest.sources).values() or [{}]
     offsets = {int(name): int(str(at.offset)) for name, at in splits.items()}
@@ -324,7 +324,7 @@ def taken_in(manifest: Manifest | None) -> list[int]:
 
 
 def records_in(manifest: Manifest | None) -> int:
-    """How many they are."""
+    """Their number."""
     sources = {} if manifest is None else manifest.sources
     return sum(int(str(at.offset)) for splits in sources.values() for at in splits.values())
 
@@ -334,7 +334,7 @@ def epoch_of(manifest: Manifest | None) -> int:
 
 
 def kept_in(manifest: Manifest) -> str:
-    """The keyed state and the event time that a manifest holds, in words."""
+    """The keyed state and the event time of a manifest, in words."""
     size = state_size(manifest)
     kept = f"the counts and open windows ({bytes_text(size.bytes)} of state)"
     at = f"the watermark {time_text(manifest.watermark or 0, manifest.created_ms)} UTC"
@@ -342,14 +342,14 @@ def kept_in(manifest: Manifest) -> str:
 
 
 def dropped_in(manifest: Manifest | None) -> int:
-    """How many impressions came too late for their window, as the job counted them itself."""
+    """The number of impressions that were late for their window, as counted by the job itself."""
     metrics: Any = {} if manifest is None else manifest.counters.get("metrics", {})
     return int(metrics.get("windows-per-ad.numLateRecordsDropped", {}).get("counter", 0))
 
 
 if __name__ == "__main__":
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda number, _: sys.exit(128 + number))  # so that the job does not stay behind
+        signal.signal(number, lambda number, _: sys.exit(128 + number))  # so that the job does not outlive the demo
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--records", type=int, default=RECORDS, help="impressions, at least (default %(default)s)")
     options.add_argument("--rate", type=float, default=PER_SECOND, help="impressions per second (default %(default)s)")

@@ -2,11 +2,11 @@
 
     millstream run examples/impressions/hourly.py --store jobs/hourly -- --output jobs/hourly-output
 
-Then look at http://127.0.0.1:8787 and type the numbers of some ads. The job answers itself, from its newest committed
-epoch: there is no database beside it, and nothing is written for those who look. Kill it and run the same line again:
-the page says that it is cut off, goes on by itself when the job is back, and no count has gone backwards.
+Then open http://127.0.0.1:8787 and type the numbers of some ads. The job serves the queries itself, from its newest
+committed epoch: there is no separate database, and nothing is written for readers. Kill it and run the same line again:
+the page reports the lost connection, reconnects when the job is back, and no count has decreased.
 
-An hour passes in a minute here. Hours that are over are written to files, each ad and hour once.
+An hour passes in a minute here. Past hours are written to files, each ad and hour once.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from millstream.datastream.window import TumblingEventTimeWindows
 
 ADS, PER_SECOND, SPEED, FIRST_MS = 1_000_000, 100_000.0, 60, 1_767_258_000_000
 HOUR = Duration.of_hours(1)
-# An impression comes up to two minutes after it was seen. An hour is closed five minutes after its end, so that for
+# An impression arrives up to two minutes after it was seen. An hour is closed five minutes after its end, so that for
 # as long two of them are open.
 DELAY_MS_MAX, PATIENCE = 120_000, Duration.of_minutes(5)
 IMPRESSION = Types.ROW_NAMED(["ad", "at_ms", "seen_ms"], [Types.LONG(), Types.LONG(), Types.LONG()])
@@ -38,7 +38,7 @@ HOURLY = Types.ROW_NAMED(
     ["ad", "window_start", "window_end", "impressions", "seen_ms"],
     [Types.LONG(), Types.LONG(), Types.LONG(), Types.LONG(), Types.LONG()],
 )
-# The state's name: what the page and everybody else ask for.
+# The state's name, which the page and other clients query.
 NAME = "impressions"
 PAGE = Path(__file__).resolve().parent / "page.html"
 SPLITS, BATCH = 16, 65_536
@@ -46,7 +46,7 @@ SPLITS, BATCH = 16, 65_536
 
 @dataclass(frozen=True)
 class AdServer:
-    """Makes impressions, many at once: functions of their indexes alone, so that the stream can be read again.
+    """Generates impressions in batches, as functions of their indexes alone, so that the stream can be read again.
 
     Ads with small numbers are seen often, and the last of them a few times an hour.
     """
@@ -66,7 +66,7 @@ class AdServer:
 
 
 def _scattered(index: np.ndarray) -> np.ndarray:
-    """Numbers below 2^64 that look like chance, and are always the same (splitmix64)."""
+    """Pseudo-random numbers below 2^64, always the same (splitmix64)."""
     mixed = index.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ mixed >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ mixed >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
@@ -74,7 +74,7 @@ def _scattered(index: np.ndarray) -> np.ndarray:
 
 
 class Impressions(DataGeneratorSource):
-    """The generator that comes with Millstream makes records one by one. This one makes columns of them."""
+    """Millstream's generator creates records one by one. This one creates columns of them."""
 
     def read(self, split: Split, start: int, stop: int) -> Iterator[pa.RecordBatch]:
         for at in range(start, stop, BATCH):
@@ -94,7 +94,7 @@ def hours_of(seen: DataStream) -> WindowedStream:
 
 
 def summed_up(hours: WindowedStream) -> DataStream:
-    """How often and how long each ad was seen in every hour, when the hour is over."""
+    """How often and how long each ad was seen in every hour, emitted at the hour's end."""
     sums = hours.aggregate(agg.Aggregates(impressions=agg.count(), seen_ms=agg.sum("seen_ms")))
     return sums.name("hours per ad").uid("hours-per-ad")
 
@@ -107,7 +107,7 @@ def hours_in(folder: str) -> FileSink:
 
 
 def settings(listen: str) -> Configuration:
-    """Serve queries and the page; two epochs a second, and half a minute of them to look back on."""
+    """Serve queries and the page; two epochs a second, with half a minute of them retained."""
     chosen = Configuration()
     chosen.set_string("millstream.query.listen", listen)
     chosen.set_string("millstream.query.page", str(PAGE))
@@ -117,7 +117,7 @@ def settings(listen: str) -> Configuration:
 
 
 def program(seen: DataStream, output: str) -> None:
-    # This word makes the open hours readable. There is nothing else to it.
+    # This name alone makes the open hours queryable.
     hours = hours_of(seen).queryable(NAME)
     summed_up(hours).sink_to(hours_in(output)).name("hours")
 

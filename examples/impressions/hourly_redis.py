@@ -1,15 +1,15 @@
-"""The same hours without queryable state: to let others read open hours, a database stands beside the job.
+"""The same hours without queryable state: for readers of open hours, a database runs in addition to the job.
 
     millstream run examples/impressions/hourly_redis.py --store jobs/hourly-redis -- --output jobs/hourly-redis-output
     redis-cli HGET impressions:1767258000000 7
 
-This is the contrast to hourly.py, written as well as we can. The job counts a second time, per ad and hour, and once
-a second writes the count of every ad that has changed to Redis: one hash for each hour, thousands of ads in one HSET,
-sent in a pipeline. Counts are written as they are and not added, so that a repeated second does no harm.
+This is the alternative to hourly.py, written as well as we can. The job counts a second time, per ad and hour, and once
+a second writes the count of every changed ad to Redis: one hash for each hour, thousands of ads in one HSET, sent in a
+pipeline. Counts are written as absolute values, so that a repeated second does no harm.
 
-What it costs: a second copy of the counts, a million of them an hour over the network, in keyed state of our own and in
-the memory of a server that must be run. What it does not give: a moment at which all counts belong together, the past,
-and, after a crash, a promise that no count goes back to what it was a second before.
+Its cost: a second copy of the counts, a million of them an hour over the network, in keyed state of our own and in the
+memory of a server that must be operated. What it lacks: a consistent snapshot of all counts, earlier epochs, and, after
+a crash, a guarantee that no count decreases.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def counted(seen: pa.RecordBatch) -> pa.RecordBatch:
 
 
 class SoFar(KeyedProcessFunction):
-    """The count of an ad in an open hour, told whenever it has changed."""
+    """The count of an ad in an open hour, emitted whenever it has changed."""
 
     def open(self, runtime_context: Any) -> None:
         self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
@@ -57,7 +57,7 @@ class SoFar(KeyedProcessFunction):
         if before is None:
             timers, closes_ms = ctx.timer_service(), ((place >> PLACE_BITS) + 1) * HOUR.to_millis() - 1
             if closes_ms <= timers.current_watermark():
-                return  # too late, as for the window: the count is forgotten, and must not begin anew
+                return  # late, as for the window: the count has expired, and must not restart
             timers.register_event_time_timer(closes_ms)
         total = (before or 0) + impressions
         self.count.update(total)
@@ -69,7 +69,7 @@ class SoFar(KeyedProcessFunction):
 
 
 class RedisHours(Sink):
-    """Writes the newest count of every ad that has changed, when an epoch ends: at least once."""
+    """Writes the newest count of every changed ad at the end of an epoch: at least once."""
 
     guarantee = "at-least-once"
 
@@ -77,7 +77,7 @@ class RedisHours(Sink):
         if find_spec("redis") is None:
             raise PlatformError("the client of Redis is not installed. Install it: pip install redis")
         self.host, self.port = host, port
-        self._client: Any = None  # of a worker's copy, which opens it once and keeps it
+        self._client: Any = None  # of a worker's copy, which opens it once and reuses it
 
     def writer(self, context: WriterContext) -> SinkWriter:
         if self._client is None:

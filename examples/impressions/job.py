@@ -2,12 +2,12 @@
 
     millstream run examples/impressions/job.py --store jobs/impressions -- --output jobs/impressions-output
 
-Kill it whenever you like and run the same line again: it goes on where its newest manifest says, and so do the counts
-and the windows that were open. `numbered/` below the output has every impression with its number, `windows/` the result
-of every ad and window, again whenever late impressions have changed it; each line is published exactly once. The screen
-tells how windows fill, when they close, and what late impressions did to them.
+Kill it at any time and run the same line again: it resumes from its newest manifest, with its counts and open windows.
+`numbered/` below the output has every impression with its number, `windows/` the result of every ad and window, again
+whenever late impressions have changed it; each line is published exactly once. The screen shows how windows fill, when
+they close, and their late impressions.
 
-Run with `-D millstream.query.listen=127.0.0.1:8787` it can be asked what an ad's open windows come to so far:
+Run with `-D millstream.query.listen=127.0.0.1:8787`, it answers queries of an ad's open windows:
 
     curl http://127.0.0.1:8787/v1/jobs/impressions/states/impressions/windows/17
 """
@@ -39,13 +39,13 @@ IMPRESSION = Types.ROW_NAMED(
 )
 RECORDS, PER_SECOND, FIRST_MS, SEED = 80_000, 5_000.0, 1_767_258_000_000, 1
 ADS = 997
-# Most impressions come within a second of being seen. The watermark waits two; one in fifty comes later than that.
+# Most impressions arrive within a second of being seen. The watermark delay is two; one in fifty arrives later.
 USUAL_DELAY_MS, PATIENCE, LATE_ONE_IN, LATE_MS = 1_000, Duration.of_seconds(2), 50, range(4_000, 12_000)
-# A closed window takes late impressions for five seconds more. Those that come later still are dropped, and counted.
+# A closed window accepts late impressions for five more seconds. Later ones are dropped, and counted.
 WINDOW, STEP, ALLOWED_LATENESS_MS = Duration.of_seconds(10), Duration.of_millis(2_500), 5_000
 OPEN_WINDOWS = "impressions"
 FLAT, CSV = BucketAssigner.base_path_bucket_assigner(), OutputFileConfig.builder().with_part_suffix(".csv").build()
-# What comes in a second was seen in four, so that a short demo has many windows.
+# The impressions of a second were seen in four, so that a short demo has many windows.
 SPEED = 4
 
 
@@ -69,14 +69,14 @@ class AdServer:
         return json.dumps(event)
 
     def delay_ms(self, index: int) -> int:
-        """How long after it was seen an impression comes here."""
+        """The delay between seeing an impression and its arrival."""
         dice = _scattered(index, self.seed + 1)
         late, rest = dice % LATE_ONE_IN == 0, dice // LATE_ONE_IN
         return LATE_MS[rest % len(LATE_MS)] if late else rest % USUAL_DELAY_MS
 
 
 def _scattered(index: int, seed: int) -> int:
-    """A number below 2^32 that looks like chance, and is always the same."""
+    """A pseudo-random number below 2^32, always the same."""
     mixed = (index + seed * 0x9E3779B9) * 0x85EBCA6B % 2**32
     return (mixed ^ mixed >> 15) * 0xC2B2AE35 % 2**32
 
@@ -94,7 +94,7 @@ def described(event: Row) -> str:
 
 
 class CountPerAd(KeyedProcessFunction):
-    """Numbers the impressions of every ad: 1, 2, 3, … The number is all that is kept of an ad."""
+    """Numbers the impressions of every ad: 1, 2, 3, … The number is the only state of an ad."""
 
     def open(self, runtime_context: Any) -> None:
         self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
@@ -106,9 +106,9 @@ class CountPerAd(KeyedProcessFunction):
 
 
 class Closed(KeyedProcessFunction):
-    """From the results of all ads in a window: a line when it has closed, and one when nothing can change it any more.
+    """From the results of all ads in a window: a line when it has closed, and one when it becomes final.
 
-    A result is late when event time had passed the window's end before it came: then it is an update.
+    A result is late if the watermark had passed the window's end before it arrived: then it is an update.
     """
 
     def open(self, runtime_context: Any) -> None:
@@ -158,7 +158,7 @@ def numbered(humans: DataStream) -> DataStream:
 def windows_per_ad(humans: DataStream) -> DataStream:
     """How often and how long each ad was seen in every ten seconds; again when late impressions change it.
 
-    What the windows of an ad come to before they close can be asked for, by this name.
+    The results of an ad's open windows can be queried by this name.
     """
     return (
         humans.key_by("ad")
@@ -172,13 +172,13 @@ def windows_per_ad(humans: DataStream) -> DataStream:
 
 
 def closed(windows: DataStream) -> DataStream:
-    """Lines about windows that have closed. They are few, and told by one subtask, in order."""
+    """Lines about closed windows. They are few, and emitted by one subtask, in order."""
     told = windows.key_by("window_start").process(Closed(), output_type=Types.STRING()).set_parallelism(1)
     return told.name("tell of windows").uid("tell-of-windows")
 
 
 def filling(humans: DataStream) -> DataStream:
-    """Lines about the window that is open, over all ads, whenever another quarter of its time has passed."""
+    """Lines about the open window, over all ads, whenever another quarter of its time has passed."""
     growing = humans.window_all(CumulativeEventTimeWindows.of(WINDOW, STEP))
     parts = growing.aggregate(agg.Aggregates(impressions=agg.count())).name("windows filling").uid("windows-filling")
     return parts.flat_map(tell_of_filling, output_type=Types.STRING()).set_parallelism(1).name("tell of filling")
@@ -186,12 +186,12 @@ def filling(humans: DataStream) -> DataStream:
 
 def tell_of_filling(part: Row) -> Iterator[str]:
     share = (part.window_end - part.window_start) / WINDOW.to_millis()
-    if share < 1:  # a whole window is told of when the results of its ads are there
+    if share < 1:  # a whole window is reported when the results of its ads arrive
         yield f"{window_text(part.window_start)}  {bar(share)} filling  {part.impressions:,} impressions so far"
 
 
 def window_text(start_ms: int) -> str:
-    """The window that begins then, as "13:19:10–13:19:20"."""
+    """The window with this start, as "13:19:10–13:19:20"."""
     bounds = (start_ms, start_ms + WINDOW.to_millis())
     return "–".join(f"{datetime.fromtimestamp(at_ms / 1000, UTC):%H:%M:%S}" for at_ms in bounds)
 

@@ -1,17 +1,17 @@
-"""The proof of the demo: what the files hold, against what a plain loop over the same impressions says.
+"""The proof of the demo: the files compared with a plain loop over the same impressions.
 
-The engine has no part in it. Three things are judged.
+The engine is not involved. Three things are judged.
 
-**The count.** Every impression of a human is there once, and those of each ad are numbered 1, 2, 3, … without a gap.
-Which one got which number is not laid down, as the splits of the source are read side by side.
+**The count.** Every impression of a human is present once, and those of each ad are numbered 1, 2, 3, … without a gap.
+The assignment of numbers is undefined, because the splits of the source are read in parallel.
 
-**The windows.** For every ad and window the result published last holds all of its impressions, but for those that the
-job says it dropped because they came too late. Which of the late ones came too late depends on when epochs ended, so it
-is not laid down either. But what is missing must be made up, to the millisecond, of late impressions of that very ad
-and window, and all that is missing must be as many as the job counted. Each update must hold more than the one before.
+**The windows.** For every ad and window the result published last contains all of its impressions, except those that
+the job reports as dropped because they were late. Which impressions were too late depends on when epochs ended, so it
+is undefined too. But the missing part must consist, to the millisecond, of late impressions of that ad and window, and
+the total missing must equal the job's count. Each update must contain more than the previous one.
 
-**The answers.** Whoever asked the running job for an ad's open windows, before the crash and after it, was never told
-less than before, and never more than the files hold in the end.
+**The answers.** A client that queried the running job for an ad's open windows, before the crash and after it, never
+received less than before, and never more than the files finally contain.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Place = tuple[int, int]  # an ad and the start of a window
 
 
 class Result(NamedTuple):
-    """A result of an ad and window as it was published: in which epoch, of how many impressions, seen how long."""
+    """A published result of an ad and window: its epoch, number of impressions, total duration."""
 
     epoch: int
     impressions: int
@@ -41,7 +41,7 @@ class Result(NamedTuple):
 
 @dataclass(frozen=True)
 class CountVerdict:
-    """What the numbered files hold, against what they must. `miscounted`: ads whose numbers are not exactly 1 … n."""
+    """The numbered files compared with the expectation. `miscounted`: ads whose numbers are not exactly 1 … n."""
 
     lines: int
     files: int
@@ -58,9 +58,9 @@ class CountVerdict:
 
 @dataclass(frozen=True)
 class WindowOfAds:
-    """One window over all ads: what was published last of each, and how that came about.
+    """One window over all ads: each ad's last published result, and its history.
 
-    A window closes for all ads in one epoch. Results of later epochs are `updates`, by `late` impressions in all.
+    A window closes for all ads in one epoch. Results of later epochs are `updates`, by `late` impressions in total.
     `missing`: impressions that are in no result.
     """
 
@@ -74,7 +74,7 @@ class WindowOfAds:
 
 @dataclass(frozen=True)
 class WindowVerdict:
-    """All windows. `wrong`: ads' windows whose results cannot be right; `dropped`: as the job counted them itself."""
+    """All windows. `wrong`: ads' windows with an incorrect result; `dropped`: as counted by the job itself."""
 
     windows: tuple[WindowOfAds, ...]
     results: int
@@ -100,7 +100,7 @@ class WindowVerdict:
 
 @dataclass(frozen=True)
 class AnswersVerdict:
-    """Answers about one ad. `gone_back`: told less than one before; `wrong`: told more than there was in the end."""
+    """Answers about one ad. `gone_back`: less than an earlier one; `wrong`: more than the final result."""
 
     before: int
     after: int
@@ -118,7 +118,7 @@ def human_impressions(server: AdServer, indexes: Iterable[int]) -> list[Row]:
 
 
 def files_in(folder: Path) -> list[Path]:
-    """What readers of the folder see, which is not hidden files, in the order of their epochs."""
+    """The visible files of the folder, ordered by epoch."""
     paths = [path for path in folder.rglob("*.csv") if not is_hidden(path.relative_to(folder))]
     return sorted(paths, key=epoch_of)
 
@@ -128,7 +128,9 @@ def is_hidden(path: Path) -> bool:
 
 
 def epoch_of(path: Path) -> tuple[int, ...]:
-    """Of part-TOKEN-SUBTASK-EPOCH.csv or part-TOKEN-SUBTASK-EPOCH-FURTHER.csv: the epoch, and which of its files."""
+    """Of part-TOKEN-SUBTASK-EPOCH.csv or part-TOKEN-SUBTASK-EPOCH-FURTHER.csv: the epoch, and the number of the
+    file.
+    """
     return tuple(int(number) for number in path.stem.split("-")[3:])
 
 
@@ -140,7 +142,7 @@ def lines_of(files: Iterable[Path]) -> list[str]:
 
 
 def judge_count(humans: Sequence[Row], folder: Path) -> CountVerdict:
-    """Compare the numbered impressions, line by line, with what must be there."""
+    """Compare the numbered impressions, line by line, with the expectation."""
     expected = Counter(described(event) for event in humans)
     files = files_in(folder)
     lines = lines_of(files)
@@ -187,7 +189,7 @@ def judge_windows(humans: Sequence[Row], server: AdServer, folder: Path, dropped
 
 
 def published_results(files: Iterable[Path]) -> tuple[dict[Place, list[Result]], int]:
-    """The results of every ad and window in the order they were published, and how many lines are none."""
+    """The results of every ad and window in publication order, and the number of invalid lines."""
     results: dict[Place, list[Result]] = defaultdict(list)
     strange = 0
     for epoch, line in ((epoch_of(path)[0], line) for path in files for line in lines_of([path])):
@@ -202,7 +204,7 @@ def published_results(files: Iterable[Path]) -> tuple[dict[Place, list[Result]],
 
 
 def can_be(results: Sequence[Result], events: Sequence[Row], server: AdServer) -> bool:
-    """Whether each result holds more than the one before, and the last all events but some that came late."""
+    """Whether each result contains more than the previous one, and the last all events except some late ones."""
     if any(added <= 0 for added in additions(results)):
         return False
     last = results[-1] if results else Result(0, 0, 0)
@@ -212,7 +214,7 @@ def can_be(results: Sequence[Result], events: Sequence[Row], server: AdServer) -
 
 
 def additions(results: Sequence[Result]) -> list[int]:
-    """How many impressions each result has more than the one before."""
+    """The number of impressions that each result adds to the previous one."""
     return [later - earlier for earlier, later in pairwise([0, *(result.impressions for result in results)])]
 
 
@@ -248,7 +250,7 @@ def window_of_ads(start_ms: int, expected: dict[Place, int], published: dict[Pla
 
 
 def judge_answers(before: Sequence[Answer], after: Sequence[Answer], folder: Path) -> AnswersVerdict:
-    """Compare each answer, in the order they came, with the one before it and with the files."""
+    """Compare each answer, in order, with the previous one and with the files."""
     published, _ = published_results(files_in(folder))
     answers = [*before, *after]
     return AnswersVerdict(
@@ -260,7 +262,7 @@ def judge_answers(before: Sequence[Answer], after: Sequence[Answer], folder: Pat
 
 
 def has_gone_back(earlier: Answer, later: Answer) -> bool:
-    """Whether the later answer is of an older epoch, says otherwise of the same one, or has forgotten something."""
+    """Whether the later answer is of an older epoch, contradicts one of the same epoch, or lacks something."""
     if later.epoch <= earlier.epoch:
         return later.epoch < earlier.epoch or later.windows != earlier.windows
     now = {window.start_ms: window for window in later.windows}

@@ -1,4 +1,4 @@
-"""What the demo shows: answers of the running job, and what was found in the files."""
+"""The demo's screens: answers of the running job, and the verdicts on the files."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-# The end of the demo, with what it proves, fits a screen of 24 rows.
+# The final screen of the demo, with its proof, fits 24 rows.
 WINDOWS_SHOWN = 3
 
 # --- answers --------------------------------------------------------------------------------------------------
 
 
 def answer_shown(answer: Answer) -> Padding:
-    """An answer: which epoch it is of, how old it is, and each window with what it comes to so far."""
+    """An answer: its epoch, its age, and each window with its result so far."""
     head = Text.assemble(
         (f"ad {answer.ad}", "bold"), f" as of epoch {answer.epoch}, which is {answer.age_ms / 1000:.1f} s old"
     )
@@ -41,7 +41,7 @@ def window_line(window: OpenWindow, watermark_ms: int) -> Text:
     )
 
 
-# --- what was found -------------------------------------------------------------------------------------------
+# --- verdicts -------------------------------------------------------------------------------------------------
 
 
 def window_table(verdict: WindowVerdict) -> Panel:

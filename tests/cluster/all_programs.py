@@ -1,6 +1,6 @@
-"""Every program of the tests in one job. Run by test_programs_on_a_cluster, as a user would run it.
+"""Every test program in one job. Run by test_programs_on_a_cluster, as a user would run it.
 
-Prints one JSON line: which programs gave another answer than they should.
+Prints one JSON line: the programs with a wrong answer.
 """
 
 from __future__ import annotations

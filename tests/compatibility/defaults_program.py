@@ -1,8 +1,8 @@
-"""The program whose store with defaults is kept beside this file, in two versions. It must stay as it is.
+"""The program whose store with defaults is stored next to this file, in two versions. It must not be changed.
 
-In the second version the state has two fields more, with a default each: one of a type, one without. The store was
-written by a Millstream that kept defaults as a pickle (`defaults-1.zip`): four records by the first version, two by the
-second. Made so, with that Millstream:
+In the second version the state has two more fields with defaults: one typed, one untyped. The store was written by a
+Millstream that stored defaults as a pickle (`defaults-1.zip`): four records by the first version, two by the second.
+Created with that Millstream by:
 
     store = MemoryStore("defaults")
     for version, epochs in ((1, 2), (2, 4)):
@@ -26,7 +26,7 @@ RECORDS = [("a", 1), ("b", 2), EPOCH, ("c", 3), ("d", 4), EPOCH, ("a", 5), ("e",
 
 
 def visits(version: int) -> ValueStateDescriptor:
-    """What the version keeps of a key."""
+    """The state's type in this version."""
     if version == 1:
         return ValueStateDescriptor("visit", Types.ROW_NAMED(["last"], [Types.LONG()]))
     types = [Types.LONG(), Types.LONG(), Types.PICKLED_BYTE_ARRAY()]
@@ -35,7 +35,7 @@ def visits(version: int) -> ValueStateDescriptor:
 
 
 class Visit(KeyedProcessFunction):
-    """Tells what it holds of the key, then holds what comes."""
+    """Emits the key's state, then stores the record."""
 
     def __init__(self, version: int) -> None:
         self.version = version

@@ -1,9 +1,9 @@
-"""Writes group-values-N.zip: the store of query N over a table that changes, stopped in the middle.
+"""Writes group-values-N.zip: the store of query N over a changing table, stopped half-way.
 
     python tests/compatibility/make_group_values.py N
 
 Run it for a version whose rows of groups are about to change, never again for the same N.
-`tests/golden/test_values_of_large_groups.py` goes on from each of them.
+`tests/golden/test_values_of_large_groups.py` resumes each of them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "golden"))
 
-from group_values_of_yesterday import EPOCHS_BEFORE, run_query  # noqa: E402
+from group_values_of_older_versions import EPOCHS_BEFORE, run_query  # noqa: E402
 
 from millstream.storage.memory import MemoryStore  # noqa: E402
 from millstream.testing import Collect  # noqa: E402

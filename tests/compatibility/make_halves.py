@@ -3,7 +3,7 @@
     python tests/compatibility/make_halves.py N
 
 Run it for a version whose formats are about to change, never again for the same N.
-`tests/golden/test_stores_of_yesterday.py` goes on from each of them.
+`tests/golden/test_stores_of_older_versions.py` resumes each of them.
 """
 
 from __future__ import annotations

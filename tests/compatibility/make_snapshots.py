@@ -1,10 +1,9 @@
-"""Makes the snapshots that are kept here: a store, a self-contained savepoint of it, and what comes after both.
+"""Creates the stored snapshots: a store, a self-contained savepoint of it, and the output after both.
 
     python tests/compatibility/make_snapshots.py 2
 
-writes `store-2.zip`, `savepoint-2.zip` and `answer-2.json`, as the version that runs it writes them. Snapshots that are
-here are never made again: they are what older versions wrote. Make new ones, under the next number, when a format
-changes.
+writes `store-2.zip`, `savepoint-2.zip` and `answer-2.json` in the format of the version that runs it. Existing
+snapshots are never rewritten: older versions wrote them. Create new ones, under the next number, when a format changes.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ def make(number: int) -> None:
 
 
 def _answer() -> list[str]:
-    """What a run that nobody disturbs tells after the epoch that is saved."""
+    """The output of an undisturbed run after the saved epoch."""
     out = Collect()
     result = run(lambda env: build(env, out), job_name=JOB)
     assert result.epochs == EPOCHS
@@ -49,7 +48,7 @@ def _answer() -> list[str]:
 
 
 def _pack(store: MemoryStore, names: Iterable[str], target: Path) -> None:
-    """All files of a store, under their names; FileExistsError when there are snapshots of that number already."""
+    """All files of a store, under their names; FileExistsError if snapshots of that number exist."""
     with zipfile.ZipFile(target, "x", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name in names:
             archive.writestr(zipfile.ZipInfo(name), store.get(name), zipfile.ZIP_DEFLATED)

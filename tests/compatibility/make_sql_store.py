@@ -1,9 +1,9 @@
-"""Makes a store of a job of SQL that stopped after two epochs, as the version that runs it writes it.
+"""Creates the store of a SQL job that stopped after two epochs, in the format of the version that runs it.
 
     python tests/compatibility/make_sql_store.py 2
 
-writes `sql-store-2.zip`. Number 1 is of a version that did not store what operators keep. Stores that are here are
-never made again: make one under the next number when what is stored of a query changes.
+writes `sql-store-2.zip`. Number 1 is of a version that did not store the meanings of operators' state. Existing stores
+are never rewritten: create one under the next number when the stored data of a query changes.
 """
 
 from __future__ import annotations

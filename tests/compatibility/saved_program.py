@@ -1,7 +1,7 @@
-"""The program whose snapshots are kept beside this file: one operator for every way of keeping state.
+"""The program whose snapshots are stored next to this file: one operator for every kind of state.
 
-It must stay as it is. A snapshot that was written years ago is restored by it, and has to give the same answer; what a
-newer version can do besides belongs into another program, with snapshots of its own.
+It must not be changed. It restores snapshots written years ago, and has to produce the same answer; features of newer
+versions belong into another program, with snapshots of its own.
 """
 
 from __future__ import annotations

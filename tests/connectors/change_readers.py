@@ -1,4 +1,6 @@
-"""What tests of changes share: a source that is read as a driver and its tasks do, and the table its changes make."""
+"""Shared code of change capture tests: a source read as a driver and its tasks do, and the table its changes amount
+to.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ def changes_of(server: PostgresServer, table: str, **more: Any) -> PostgresChang
 
 
 def mirrored(changes: list[Row]) -> dict[int, tuple[Any, ...]]:
-    """The table that these changes make, each checked against the row it says was there before."""
+    """The table that these changes amount to; each change is checked against its previous row."""
     rows: dict[int, tuple[Any, ...]] = {}
     for change in changes:
         values, kind = tuple(change), change.get_row_kind()
@@ -51,7 +53,7 @@ def rows_of(server: PostgresServer, table: str) -> dict[int, tuple[Any, ...]]:
 
 
 class Reader:
-    """Reads a source as a driver and its tasks do, epoch by epoch, and remembers what a manifest would hold."""
+    """Reads a source as a driver and its tasks do, epoch by epoch, and remembers the contents of a manifest."""
 
     def __init__(self, source: PostgresChanges, store: MemoryStore) -> None:
         self.source: Any = source._connector.opened(store, None)
@@ -60,7 +62,7 @@ class Reader:
         self.rows: list[Row] = []
 
     def epoch(self, budget: int = 1000, *, commits: bool = True) -> int:
-        """Read one epoch; how many rows it had."""
+        """Read one epoch; returns its number of rows."""
         positions, rows = dict(self.positions), []
         for split in self.source.splits(CONTEXT):
             start = positions.get(split.name, split.start)

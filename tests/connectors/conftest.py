@@ -1,4 +1,4 @@
-"""What several tests of connectors stand on."""
+"""Fixtures shared by connector tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from millstream.connectors.files import places
 
 @pytest.fixture
 def bucket(minio_server: MinioServer, unique_name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
-    """A bucket of the test's own, which the environment leads to; no connection of another test is used for it."""
+    """A bucket for one test, configured by the environment; connections of other tests are not reused."""
     places._backend.cache_clear()
     for key, value in service_environment(minio_server).items():
         monkeypatch.setenv(key, value)

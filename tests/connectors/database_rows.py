@@ -1,4 +1,4 @@
-"""What tests of the database sink share: rows staged as a task stages them, and a sink that publishes them."""
+"""Shared code of the database sink's tests: rows staged like a task stages them, and a sink that publishes them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def url_of(server: PostgresServer, port: int | None = None, user: str = "postgre
 
 
 def query(server: PostgresServer, sql: str) -> list[Any]:
-    """What an ordinary client reads."""
+    """The rows that an ordinary client reads."""
     with psycopg.connect(url_of(server), autocommit=True) as connection:
         cursor = connection.execute(sql)  # type: ignore[call-overload]
         return cursor.fetchall() if cursor.description else []

@@ -1,7 +1,8 @@
-"""A Kinesis in memory, as AWS describes it where moto differs: resharding, retention, expired iterators, throttling.
+"""An in-memory Kinesis that follows AWS's documentation where moto differs: resharding, retention, expired iterators,
+throttling.
 
-A shard that is closed keeps its records, gets no more, and ends with an iterator that is None. An answer may be empty
-although there are records behind it.
+A closed shard retains its records, accepts no more, and ends with an iterator that is None. A response may be empty
+although records follow.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class _Shard:
 
 
 class ImitatedKinesis:
-    """One stream. `failures` are raised by the next requests, one each; `blanks` answers are empty first."""
+    """One stream. `failures` are raised by the next requests, one each; the next `blanks` responses are empty."""
 
     def __init__(self, shards: int = 1, now_ms: int = 1_000_000_000_000) -> None:
         self.shards = {name: _Shard(name) for name in (f"shardId-{n:012d}" for n in range(shards))}
@@ -41,7 +42,7 @@ class ImitatedKinesis:
         self.refused_at: list[set[int]] = []
         self._next_number = 1
 
-    # --- what happens in the world ---------------------------------------------------------------------------
+    # --- events ----------------------------------------------------------------------------------------------
 
     def add(self, shard: str, *values: str) -> None:
         assert not self.shards[shard].is_closed
@@ -62,23 +63,23 @@ class ImitatedKinesis:
         for child in children:
             self.shards[child] = _Shard(child, parents)
 
-    def _kept(self, shard: str) -> list[dict[str, Any]]:
+    def _retained(self, shard: str) -> list[dict[str, Any]]:
         oldest = datetime.fromtimestamp((self.now_ms - self.retention_ms) / 1000, UTC)
         return [record for record in self.shards[shard].records if record["ApproximateArrivalTimestamp"] >= oldest]
 
-    # --- what a client asks ----------------------------------------------------------------------------------
+    # --- requests --------------------------------------------------------------------------------------------
 
-    def _ask(self, name: str) -> None:
+    def _receive(self, name: str) -> None:
         self.requests.append(name)
         if self.failures:
             raise self.failures.pop(0)
 
     def describe_stream_summary(self, StreamName: str) -> dict[str, Any]:  # noqa: N803 - AWS's names
-        self._ask("describe_stream_summary")
+        self._receive("describe_stream_summary")
         return {"StreamDescriptionSummary": {"RetentionPeriodHours": self.retention_ms // 3_600_000}}
 
     def list_shards(self, StreamName: str = "", NextToken: str = "") -> dict[str, Any]:  # noqa: N803
-        self._ask("list_shards")
+        self._receive("list_shards")
         names = list(self.shards)
         at = int(NextToken or 0)
         shard = self.shards[names[at]]
@@ -91,7 +92,7 @@ class ImitatedKinesis:
         return page if at + 1 == len(names) else {**page, "NextToken": str(at + 1)}
 
     def get_shard_iterator(self, **asked: Any) -> dict[str, Any]:
-        self._ask("get_shard_iterator")
+        self._receive("get_shard_iterator")
         kind, after = asked["ShardIteratorType"], -1
         if kind == "AFTER_SEQUENCE_NUMBER":
             after = int(asked["StartingSequenceNumber"])
@@ -107,12 +108,12 @@ class ImitatedKinesis:
         return {"ShardIterator": f"{asked['ShardId']}:{after}"}
 
     def get_records(self, ShardIterator: str, Limit: int) -> dict[str, Any]:  # noqa: N803
-        self._ask("get_records")
+        self._receive("get_records")
         name, _, after = ShardIterator.partition(":")
         if self.blanks:
             self.blanks -= 1
             return {"Records": [], "NextShardIterator": ShardIterator, "MillisBehindLatest": 1000}
-        rest = [record for record in self._kept(name) if int(record["SequenceNumber"]) > int(after)]
+        rest = [record for record in self._retained(name) if int(record["SequenceNumber"]) > int(after)]
         records = rest[:Limit]
         last = records[-1]["SequenceNumber"] if records else after
         is_all = len(records) == len(rest)
@@ -120,7 +121,7 @@ class ImitatedKinesis:
         return {"Records": records, "NextShardIterator": iterator, "MillisBehindLatest": 0 if is_all else 1000}
 
     def put_records(self, StreamName: str, Records: list[dict[str, Any]]) -> dict[str, Any]:  # noqa: N803
-        self._ask("put_records")
+        self._receive("put_records")
         assert len(Records) <= 500
         refused = self.refused_at.pop(0) if self.refused_at else set()
         self.taken += [record for at, record in enumerate(Records) if at not in refused]

@@ -1,4 +1,4 @@
-"""What other programs write to Kafka: records, transactions that end in either way, tombstones."""
+"""Writes to Kafka as other programs do: records, committed and aborted transactions, tombstones."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ __all__ = ["administer", "next_message", "produce", "producer_of", "transact", "
 
 
 def producer_of(bootstrap: str, **settings: Any) -> Producer:
-    """Its `flush()` waits as long as the broker takes, and raises what the broker refuses. Idempotent: a request that a
-    busy broker answers late is sent again, and records must stay in their order."""
+    """Its `flush()` waits as long as the broker takes, and raises the broker's errors. Idempotent: a request that a
+    busy broker answers late is sent again, and records must stay in order.
+    """
     named = {name.replace("_", "."): value for name, value in settings.items()}
     standard = {"log_level": 0, "on_delivery": _check_delivery, "enable.idempotence": True}
     return Producer({"bootstrap.servers": bootstrap, **standard, **named})
@@ -31,12 +32,12 @@ def _check_delivery(error: Any, message: Message) -> None:
 
 def next_message(consumer: Consumer) -> Message:
     """The next message of a consumer, or the end of a partition, or what failed."""
-    # A message without a value has no length, and so is false.
+    # A message without a value has length 0, so that it is falsy.
     return until("a message", lambda: [each for each in (consumer.poll(0.5),) if each is not None])[0]
 
 
 def administer(bootstrap: str, act: Callable[[AdminClient], dict[Any, Any]]) -> None:
-    """Do something to topics, and wait until it is done."""
+    """Call `act` on the admin client, and wait until it is done."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     for future in act(admin).values():
         future.result(PATIENCE_S)
@@ -61,7 +62,7 @@ def transact(producer: Producer, topic: str, values: Sequence[str], *, commit: b
 
 @contextmanager
 def written_later(store: str, write: Callable[[], None]) -> Iterator[None]:
-    """Call `write` when the job in `store` has decided where its partitions begin."""
+    """Call `write` after the job in `store` has fixed its starting offsets."""
     writer = threading.Thread(
         target=lambda: (until("a discovery", lambda: MemoryStore(store).list("input/kafka-in")), write())
     )

@@ -1,4 +1,4 @@
-"""Kafka messages as bytes on the wire, for what no client writes: header names that are not UTF-8."""
+"""Kafka messages as raw protocol bytes, for messages that no client writes: header names that are not UTF-8."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TIMEOUT_MS = 30_000
 
 
 def produce_with_headers(bootstrap: str, topic: str, value: bytes, headers: list[tuple[bytes, bytes]]) -> None:
-    """Append one message to partition 0 of a topic, and wait for the broker's answer."""
+    """Append one message to partition 0 of a topic, and wait for the broker's response."""
     name = struct.pack(">h", len(topic)) + topic.encode()
     batch = _batch(value, headers)
     partition = struct.pack(">iii", 1, 0, len(batch)) + batch
@@ -25,7 +25,7 @@ def produce_with_headers(bootstrap: str, topic: str, value: bytes, headers: list
         stream = connection.makefile("rb")
         (size,) = struct.unpack(">i", stream.read(4))
         answer = stream.read(size)
-    # The number of the request, one topic with its name, one partition with its number, and its error.
+    # The correlation id, one topic with its name, one partition with its number, and its error.
     (error,) = struct.unpack_from(">h", answer, 4 + 4 + len(name) + 4 + 4)
     assert error == 0, f"Kafka refused the message: error {error}"
 

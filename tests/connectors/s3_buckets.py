@@ -1,4 +1,4 @@
-"""A bucket of its own for a test, filled and looked into by boto3: not by what is tested."""
+"""A bucket for one test, filled and read with boto3, independently of the tested code."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["Bucket", "service_environment"]
 
 
 class Bucket:
-    """A fresh bucket; `url` is how jobs call it."""
+    """A fresh bucket; `url` is its address for jobs."""
 
     def __init__(self, server: MinioServer, name: str) -> None:
         self.client = server.client()
@@ -33,7 +33,7 @@ class Bucket:
 
 
 def service_environment(server: MinioServer, url: str | None = None) -> dict[str, str]:
-    """The variables by which a job finds the server, here or behind the proxy at `url`."""
+    """The environment variables with which a job connects to the server, directly or through the proxy at `url`."""
     endpoint = url or server.url
     names = {"AWS_ENDPOINT": endpoint, "AWS_ENDPOINT_URL": endpoint, "AWS_ALLOW_HTTP": "true"}
     return {**server.environment_for_clients(), **names}

@@ -1,4 +1,6 @@
-"""Jobs whose store is a real S3 that is far away, or away altogether: epochs run ahead, and the output is exact."""
+"""Jobs whose store is a real S3 with high latency, or unreachable: epochs run ahead of commits, and the output is
+exact.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ def away(request: Request) -> Fate:
 
 @pytest.fixture
 def proxy(minio_server: MinioServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[HttpProxy]:
-    """A way to MinIO, 50 ms long."""
+    """A proxy to MinIO with 50 ms latency."""
     with HttpProxy(minio_server.port, far) as way:
         for name, value in minio_server.environment_for_clients().items():
             monkeypatch.setenv(name, value)
@@ -49,7 +51,9 @@ def proxy(minio_server: MinioServer, monkeypatch: pytest.MonkeyPatch) -> Iterato
 
 
 class Count(KeyedProcessFunction):
-    """With each record, how many of its key came so far: that tells lost and doubled state, the number lost input."""
+    """Emits each record with the count of its key so far: the count shows lost and duplicated state, the number lost
+    input.
+    """
 
     def open(self, runtime_context: Any) -> None:
         self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
@@ -80,7 +84,7 @@ def expected(records: int = RECORDS) -> Counter[str]:
     return Counter(counts + [f"number {number}" for number in range(records)])
 
 
-def test_a_store_far_away_does_not_hold_the_job_up(
+def test_a_store_with_high_latency_does_not_slow_the_job(
     minio_server: MinioServer, proxy: HttpProxy, unique_name: str, tmp_path: Path
 ) -> None:
     url, out = f"s3://{minio_server.create_bucket(unique_name)}/job", Collect()
@@ -94,35 +98,35 @@ def test_a_store_far_away_does_not_hold_the_job_up(
     assert max(ahead) >= 2 and max(steps) >= 2
 
 
-def test_while_the_store_is_away_input_is_read_and_published_when_it_is_back(
+def test_input_read_during_an_outage_of_the_store_is_published_after_it(
     minio_server: MinioServer, proxy: HttpProxy, unique_name: str, tmp_path: Path
 ) -> None:
     url, out = f"s3://{minio_server.create_bucket(unique_name)}/job", Collect()
     job = prepared(url, tmp_path, out, ahead_max_epochs="4", store_patience="1 s")
     moments: dict[str, float] = {}
 
-    def leave() -> None:
+    def disconnect() -> None:
         moments["away"] = time.monotonic()
         proxy.rule = away
 
-    def come_back() -> None:
+    def reconnect() -> None:
         moments["back"] = time.monotonic()
         proxy.rule = far
 
-    when(job, lambda now: now.published >= 2, leave)
-    when(job, lambda now: now.store_unreachable and now.ahead >= 12, come_back)
+    when(job, lambda now: now.published >= 2, disconnect)
+    when(job, lambda now: now.store_unreachable and now.ahead >= 12, reconnect)
     job.start().result()
     assert {"away", "back"} <= moments.keys()
     assert Counter(out.values) == expected()
     assert job.board.now.restarts == 0 and not job.board.now.store_unreachable
 
 
-def test_a_job_far_from_its_store_that_is_killed_publishes_every_record_once(
+def test_a_killed_job_with_a_distant_store_publishes_every_record_once(
     minio_server: MinioServer, proxy: HttpProxy, unique_name: str, tmp_path: Path
 ) -> None:
     url, out = f"s3://{minio_server.create_bucket(unique_name)}/job", Collect()
     for number in range(4):
-        # Each time on another machine: what was not sent is gone.
+        # Each time on another machine: files not yet uploaded are lost.
         job = prepared(url, tmp_path / str(number), out)
         if number < 3:
             began = len(out.publications)

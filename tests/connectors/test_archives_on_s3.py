@@ -1,4 +1,4 @@
-"""Tables with an archive on a real S3 (MinIO): state there, archive there, or one of them; far, killed, cut off."""
+"""Tables with an archive on a real S3 (MinIO): state, archive, or both on it; with latency, kills and outages."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ COUNT = "SELECT COUNT(*), TIMESTAMPDIFF(SECOND, TO_TIMESTAMP_LTZ(0, 3), MAX(clos
 
 
 def session(tmp_path: Path, store: str, archive: str, format: str, machine: int = 0) -> TableEnvironment:
-    """A session that knows the tables. `machine`: one of its own has nothing in its local tier."""
+    """A session that knows the tables. `machine`: a machine of its own has an empty local tier."""
     env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
     for key, value in {
         "millstream.store": store,
@@ -57,7 +57,7 @@ def session(tmp_path: Path, store: str, archive: str, format: str, machine: int 
 
 
 def seen_by_others(bucket: Bucket, archive: str, format: str) -> pa.Table:
-    """The rows that readers find in the archive who know nothing of the job."""
+    """The archive's rows as other engines read them."""
     if format == "delta":
         return DeltaTable(archive).to_pyarrow_table()
     if "://" not in archive:
@@ -68,7 +68,7 @@ def seen_by_others(bucket: Bucket, archive: str, format: str) -> pa.Table:
 
 
 def check_whole(env: TableEnvironment, bucket: Bucket, store: str, archive: str, format: str) -> None:
-    """All windows, at every epoch those up to it, each once; and others see what left the state, once."""
+    """All windows of every retained epoch are present once; and other engines read every expired window once."""
     assert rows(env, "SELECT COUNT(*), SUM(c), MIN(c), MAX(c) FROM closed_windows") == [(WINDOWS, LAST, 1, 10)]
     view = query.open(store)
     counts = []
@@ -86,7 +86,7 @@ def check_whole(env: TableEnvironment, bucket: Bucket, store: str, archive: str,
 
 @pytest.mark.parametrize("format", ["parquet", "delta"])
 @pytest.mark.parametrize(("store_there", "archive_there"), [(True, True), (True, False), (False, True)])
-def test_state_and_archive_are_one_table_wherever_each_of_them_is(
+def test_state_and_archive_form_one_table_in_any_placement(
     bucket: Bucket, tmp_path: Path, format: str, store_there: bool, archive_there: bool
 ) -> None:
     stores = f"{bucket.url}/stores" if store_there else str(tmp_path / "stores")
@@ -102,7 +102,7 @@ def test_state_and_archive_are_one_table_wherever_each_of_them_is(
 
 
 def killed_once_ahead(env: TableEnvironment, epoch: int) -> Any:
-    """Start the job, and cut it down when it has published so far, with what is ahead of its commits."""
+    """Start the job, and kill it at this published epoch, with epochs running ahead of their commits."""
     job: Any = env.execute_sql(INSERT)._outcome.source.job  # type: ignore[union-attr]
     while not job.status().is_terminal_state() and job.board.now.published < epoch:
         time.sleep(0.005)
@@ -112,7 +112,7 @@ def killed_once_ahead(env: TableEnvironment, epoch: int) -> Any:
 
 
 @pytest.mark.parametrize("format", ["parquet", "delta"])
-def test_a_job_far_from_both_that_is_killed_and_goes_on_on_other_machines_loses_and_doubles_nothing(
+def test_a_distant_job_killed_and_resumed_on_other_machines_loses_and_duplicates_nothing(
     minio_server: MinioServer, bucket: Bucket, tmp_path: Path, format: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, archive = f"{bucket.url}/hours", f"{bucket.url}/archive"
@@ -133,7 +133,7 @@ def test_a_job_far_from_both_that_is_killed_and_goes_on_on_other_machines_loses_
 
 
 @pytest.mark.parametrize("format", ["parquet", "delta"])
-def test_an_archive_that_is_cut_off_for_a_moment_is_waited_for_and_a_question_says_what_it_misses(
+def test_an_unreachable_archive_is_waited_for_and_queries_report_missing_files(
     minio_server: MinioServer, bucket: Bucket, tmp_path: Path, format: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, archive = str(tmp_path / "hours"), f"{bucket.url}/archive"

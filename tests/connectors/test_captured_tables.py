@@ -1,4 +1,6 @@
-"""What the log of a PostgreSQL does not tell of a table is refused by name; a refused start leaves nothing behind."""
+"""Tables whose changes PostgreSQL's log does not contain completely are rejected by name; a rejected start leaves
+nothing behind.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ from millstream.testing.local_jobs import jobs_in_memory
 
 
 @pytest.fixture(autouse=True)
-def _the_catalogue_is_looked_at_each_time(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _the_catalogue_is_read_each_time(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(changes_source, "_WATCH_S", 0.0)
     monkeypatch.setattr(log_watch, "_EMPTY_BYTES_MAX", 1)
     yield
@@ -59,7 +61,7 @@ def refusal(read: Callable[[], Any]) -> str:
     return str(refused.value)
 
 
-def left_behind(server: PostgresServer, table: str) -> tuple[list[Any], list[Any]]:
+def leftovers(server: PostgresServer, table: str) -> tuple[list[Any], list[Any]]:
     """Publications and slots of this table's tests."""
     publications = query(server, f"select pubname from pg_publication where pubname like '%{table}%'")
     return publications, query(
@@ -67,7 +69,7 @@ def left_behind(server: PostgresServer, table: str) -> tuple[list[Any], list[Any
     )
 
 
-# --- a start that is refused ----------------------------------------------------------------------------------------
+# --- a start that is rejected ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -82,32 +84,32 @@ def left_behind(server: PostgresServer, table: str) -> tuple[list[Any], list[Any
         ),
     ],
 )
-def test_a_table_without_a_replica_identity_is_refused_before_its_updates_would_be(
+def test_a_table_without_a_replica_identity_is_rejected_at_the_start(
     change: str, upserts: bool, postgres_server: PostgresServer, table: str, reader: Callable[..., Reader]
 ) -> None:
     query(postgres_server, change.format(table))
     message = refusal(lambda: reader(upserts=upserts))
     assert "has no replica identity" in message and "REPLICA IDENTITY FULL" in message
-    assert left_behind(postgres_server, table) == ([], [])
+    assert leftovers(postgres_server, table) == ([], [])
     query(postgres_server, f"insert into {table} values (1, 'a')")
     query(postgres_server, f"update {table} set name = 'b'")  # of the application
 
 
-def test_a_start_that_is_refused_removes_what_it_made_and_nothing_else(
+def test_a_rejected_start_removes_only_its_own_objects(
     postgres_server: PostgresServer, table: str, reader: Callable[..., Reader]
 ) -> None:
     query(postgres_server, f"alter table {table} add column day date")
     query(postgres_server, f"insert into {table} values (1, 'a', 'infinity')")
     with pytest.raises(Exception, match="infinity"):
         reader()
-    assert left_behind(postgres_server, table) == ([], [])
+    assert leftovers(postgres_server, table) == ([], [])
     query(postgres_server, f"create publication {table}p for table {table}")
     with pytest.raises(Exception, match="infinity"):
         reader(publication=f"{table}p")
-    assert left_behind(postgres_server, table) == ([(f"{table}p",)], [])
+    assert leftovers(postgres_server, table) == ([(f"{table}p",)], [])
 
 
-def test_a_publication_that_another_job_may_read_with_is_left(
+def test_a_publication_usable_by_another_job_is_not_removed(
     postgres_server: PostgresServer,
     table: str,
     unique_name: str,
@@ -124,13 +126,11 @@ def test_a_publication_that_another_job_may_read_with_is_left(
     monkeypatch.setattr(first_start, "copy_table", copy_while_another_begins)
     with pytest.raises(ProgramError, match="no room"):
         reader()
-    publications, slots = left_behind(postgres_server, table)
+    publications, slots = leftovers(postgres_server, table)
     assert publications == [(f"millstream_{table}",)] and len(slots) == 2
 
 
-def test_a_role_that_sees_some_rows_only_is_refused(
-    postgres_server: PostgresServer, table: str, unique_name: str
-) -> None:
+def test_a_role_under_row_security_is_rejected(postgres_server: PostgresServer, table: str, unique_name: str) -> None:
     role = f"r{unique_name[-12:]}"
     query(postgres_server, f"create role {role} login replication; grant select on {table} to {role}")
     query(postgres_server, f"create policy p on {table} using (id > 5); alter table {table} enable row level security")
@@ -138,10 +138,10 @@ def test_a_role_that_sees_some_rows_only_is_refused(
     assert "sees some rows of the table only" in refusal(lambda: Reader(source, MemoryStore(unique_name)))
 
 
-# --- by which columns a row that is gone is known --------------------------------------------------------------------
+# --- columns that identify deleted rows -----------------------------------------------------------------------------
 
 
-def test_a_replica_identity_that_is_not_the_key_is_refused(
+def test_a_replica_identity_other_than_the_key_is_rejected(
     postgres_server: PostgresServer, table: str, reader: Callable[..., Reader]
 ) -> None:
     query(postgres_server, f"alter table {table} alter column name set not null")
@@ -149,16 +149,16 @@ def test_a_replica_identity_that_is_not_the_key_is_refused(
     query(postgres_server, f"alter table {table} replica identity using index {table}i")
     message = refusal(lambda: reader(upserts=True))
     assert f"the replica identity of public.{table} is name, but rows are identified by id" in message
-    assert left_behind(postgres_server, table) == ([], [])
+    assert leftovers(postgres_server, table) == ([], [])
     query(postgres_server, f"alter table {table} drop constraint {table}_pkey")
-    read = reader(upserts=True)  # without a primary key rows are found by what the log tells
+    read = reader(upserts=True)  # without a primary key rows are identified by the log's columns
     query(postgres_server, f"insert into {table} values (1, 'a'), (2, 'b')")
     query(postgres_server, f"delete from {table} where id = 1")
     read.until(lambda: len(read.rows) == 3)
     assert (read.rows[2].get_row_kind(), *read.rows[2]) == (RowKind.DELETE, None, "a")
 
 
-def test_the_key_that_sql_declares_must_be_what_the_log_tells(
+def test_the_declared_key_must_be_the_logs_identity(
     postgres_server: PostgresServer, table: str, unique_name: str
 ) -> None:
     query(postgres_server, f"alter table {table} replica identity default")
@@ -175,7 +175,7 @@ def test_the_key_that_sql_declares_must_be_what_the_log_tells(
             list(t_env.execute_sql("SELECT * FROM t").collect())
 
 
-def test_columns_without_the_key_are_not_read_as_upserts(
+def test_upserts_without_the_key_columns_are_rejected(
     postgres_server: PostgresServer, table: str, reader: Callable[..., Reader]
 ) -> None:
     query(postgres_server, f"alter table {table} replica identity default")
@@ -183,12 +183,12 @@ def test_columns_without_the_key_are_not_read_as_upserts(
     assert "the columns that are read have no id" in refusal(lambda: reader(upserts=True, type_info=names))
 
 
-def test_a_replica_identity_that_changes_while_it_is_read_is_told(
+def test_a_replica_identity_changed_while_reading_is_reported(
     postgres_server: PostgresServer, table: str, reader: Callable[..., Reader], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     query(postgres_server, f"alter table {table} replica identity default, alter column name set not null")
     read = reader(upserts=True)
-    monkeypatch.setattr(read.source, "_watch", lambda connection: None)  # the log itself says so, too
+    monkeypatch.setattr(read.source, "_watch", lambda connection: None)  # the log itself shows the change, too
     query(postgres_server, f"insert into {table} values (1, 'a')")
     query(postgres_server, f"create unique index {table}i on {table} (name)")
     query(postgres_server, f"alter table {table} replica identity using index {table}i")
@@ -197,10 +197,10 @@ def test_a_replica_identity_that_changes_while_it_is_read_is_told(
     assert "the replica identity was changed to name" in message and "rows are identified by id" in message
 
 
-# --- which table it is -------------------------------------------------------------------------------------------
+# --- identity of the table ---------------------------------------------------------------------------------------
 
 
-def test_a_table_that_is_renamed_and_back_in_one_transaction_is_read_on(
+def test_a_table_renamed_and_back_in_one_transaction_is_still_read(
     postgres_server: PostgresServer, table: str, reader: Callable[..., Reader]
 ) -> None:
     read = reader()
@@ -215,7 +215,7 @@ def test_a_table_that_is_renamed_and_back_in_one_transaction_is_read_on(
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ("alter table {0} rename to {0}b", "is public.{0}b now"),
         ("alter table {0} rename to {0}b; create table {0} (id int primary key, name text)", "is public.{0}b now"),
@@ -225,9 +225,9 @@ def test_a_table_that_is_renamed_and_back_in_one_transaction_is_read_on(
     ],
 )
 @pytest.mark.parametrize("is_running", [True, False])
-def test_another_table_under_the_name_is_told(
+def test_another_table_under_the_name_is_reported(
     change: str,
-    told: str,
+    message: str,
     is_running: bool,
     postgres_server: PostgresServer,
     table: str,
@@ -249,7 +249,7 @@ def test_another_table_under_the_name_is_told(
             again = Reader(source, store)
             message = refusal(lambda: again.source.committed(read.positions))
             again.source.close()
-        assert told.format(table) in message
+        assert message.format(table) in message
     finally:
         query(postgres_server, f"drop publication {table}p")
 
@@ -273,7 +273,7 @@ REMOVED = "1 of the table's partitions were detached or dropped"
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ("truncate {0}a", "the table was truncated"),
         ("alter table {0} detach partition {0}a", REMOVED),
@@ -293,18 +293,18 @@ REMOVED = "1 of the table's partitions were detached or dropped"
         ),
     ],
 )
-def test_rows_that_come_or_go_with_a_partition_are_told(
-    change: str, told: str, postgres_server: PostgresServer, parts: str, reader: Callable[..., Reader]
+def test_attaching_or_detaching_a_partition_with_rows_is_reported(
+    change: str, message: str, postgres_server: PostgresServer, parts: str, reader: Callable[..., Reader]
 ) -> None:
     read = reader()
     read.until(lambda: len(read.rows) == 2)
     for statement in change.format(parts).split("; "):
         query(postgres_server, statement)
     query(postgres_server, f"insert into {parts} values (12, 'b')")
-    assert told.format(parts) in refusal(lambda: read.until(lambda: len(read.rows) == 3))
+    assert message.format(parts) in refusal(lambda: read.until(lambda: len(read.rows) == 3))
 
 
-def test_partitions_that_are_made_as_such_are_read_and_those_without_identity_refused(
+def test_new_partitions_are_read_and_those_without_identity_rejected(
     postgres_server: PostgresServer, parts: str, reader: Callable[..., Reader], unique_name: str
 ) -> None:
     store = MemoryStore(unique_name)
@@ -315,7 +315,7 @@ def test_partitions_that_are_made_as_such_are_read_and_those_without_identity_re
         f"begin; create table {parts}c partition of {parts} for values from (20) to (30); "
         f"alter table {parts}c replica identity full; insert into {parts} values (21, 'c'); commit",
     )
-    query(postgres_server, f"update {parts} set id = 22 where id = 11")  # it moves to the new one
+    query(postgres_server, f"update {parts} set id = 22 where id = 11")  # it moves to the new partition
     read.until(lambda: len(read.rows) == 5)
     assert mirrored(read.rows) == {1: (1, "a"), 21: (21, "c"), 22: (22, "b")}
     read.source.close()
@@ -324,14 +324,14 @@ def test_partitions_that_are_made_as_such_are_read_and_those_without_identity_re
     again.source.close()
 
 
-def test_a_partition_that_tells_less_than_the_others_is_refused_at_the_start(
+def test_a_partition_with_a_weaker_replica_identity_is_rejected_at_the_start(
     postgres_server: PostgresServer, parts: str, reader: Callable[..., Reader]
 ) -> None:
     query(postgres_server, f"alter table {parts} replica identity full; alter table {parts}b replica identity default")
     assert f"the replica identity of public.{parts}b is 'd' (id)" in refusal(reader)
 
 
-def test_removed_partitions_are_passed_over_where_truncate_is(
+def test_removed_partitions_are_ignored_if_truncate_is(
     postgres_server: PostgresServer, parts: str, reader: Callable[..., Reader]
 ) -> None:
     read = reader(skip_truncate=True)
@@ -342,7 +342,7 @@ def test_removed_partitions_are_passed_over_where_truncate_is(
 
 
 @pytest.mark.parametrize(
-    ("publication", "told"),
+    ("publication", "message"),
     [
         ("for table {0} with (publish_via_partition_root = true)", "and TRUNCATE of a partition not at all"),
         ("for table {0}, {0}o", "has other tables besides this partitioned one"),
@@ -350,21 +350,21 @@ def test_removed_partitions_are_passed_over_where_truncate_is(
         ("for table {0}o", "does not have the table"),
     ],
 )
-def test_a_publication_that_tells_partitions_badly_is_refused(
-    publication: str, told: str, postgres_server: PostgresServer, parts: str, reader: Callable[..., Reader]
+def test_a_publication_that_reports_partitions_wrongly_is_rejected(
+    publication: str, message: str, postgres_server: PostgresServer, parts: str, reader: Callable[..., Reader]
 ) -> None:
     query(postgres_server, f"create table {parts}o (id int primary key)")
     query(postgres_server, f"create publication {parts}p {publication.format(parts)}")
     try:
-        assert told in refusal(lambda: reader(publication=f"{parts}p"))
+        assert message in refusal(lambda: reader(publication=f"{parts}p"))
     finally:
         query(postgres_server, f"drop publication {parts}p")
 
 
-def test_a_job_that_an_older_version_began_goes_on_once_partitions_are_told_apart(
+def test_a_job_of_an_older_version_resumes_once_partitions_are_published_separately(
     postgres_server: PostgresServer, parts: str, reader: Callable[..., Reader], unique_name: str
 ) -> None:
-    """It had the partitions' changes told under the name of the table, and knew the table by that name."""
+    """The older version received partitions' changes under the table's name, and stored that name."""
     store, name = MemoryStore(unique_name), f"public.{parts}"
     read = reader(store)
     read.until(lambda: len(read.rows) == 2)
@@ -390,13 +390,13 @@ def test_a_job_that_an_older_version_began_goes_on_once_partitions_are_told_apar
 # --- columns, publications, time-outs ---------------------------------------------------------------------------------
 
 
-def test_a_column_that_the_server_computes_is_refused_and_the_others_are_read(
+def test_a_generated_column_is_rejected_and_the_others_are_read(
     postgres_server: PostgresServer, table: str, reader: Callable[..., Reader]
 ) -> None:
     query(postgres_server, f"alter table {table} add column twice int generated always as (id * 2) stored")
     message = refusal(reader)
     assert "computes the columns twice from others" in message and "Read id, name only" in message
-    assert left_behind(postgres_server, table) == ([], [])
+    assert leftovers(postgres_server, table) == ([], [])
     read = reader(type_info=Types.ROW_NAMED(["id", "name"], [Types.INT(), Types.STRING()]))
     query(postgres_server, f"insert into {table} values (1, 'a')")
     query(postgres_server, f"update {table} set name = 'b'")
@@ -404,14 +404,14 @@ def test_a_column_that_the_server_computes_is_refused_and_the_others_are_read(
     assert mirrored(read.rows) == {1: (1, "b")}
 
 
-def test_a_publication_without_some_columns_is_refused(
+def test_a_publication_with_missing_columns_is_rejected(
     postgres_server: PostgresServer, table: str, reader: Callable[..., Reader]
 ) -> None:
     query(postgres_server, f"create publication {table}p for table {table} (id)")
     assert "omits the columns name" in refusal(lambda: reader(publication=f"{table}p"))
 
 
-def test_a_row_filter_that_lets_nothing_through_is_noticed_in_the_silence(
+def test_a_row_filter_that_rejects_everything_is_detected_without_any_change(
     postgres_server: PostgresServer, table: str, reader: Callable[..., Reader]
 ) -> None:
     query(postgres_server, f"create publication {table}p for table {table}")
@@ -422,7 +422,7 @@ def test_a_row_filter_that_lets_nothing_through_is_noticed_in_the_silence(
     assert "publishes some rows only, (id > 100)" in refusal(lambda: read.until(lambda: bool(read.rows)))
 
 
-def test_a_snapshot_outlives_the_time_that_sessions_may_be_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_snapshot_survives_the_idle_session_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     copy_all = first_start.copy_table
     with with_server(PostgresServer(idle_session_timeout="300ms")) as server:
         query(server, "create table t (id int primary key, name text)")
@@ -432,7 +432,7 @@ def test_a_snapshot_outlives_the_time_that_sessions_may_be_idle(monkeypatch: pyt
         def copy_later(*arguments: Any) -> Any:
             idle = "select min(now() - state_change) from pg_stat_activity where state like 'idle%' and pid <> "
             while query(server, f"select ({idle} pg_backend_pid()) < interval '1 s'") == [(True,)]:
-                pass  # all sessions of the start have been idle for longer than they may
+                pass  # all sessions of the start have been idle for longer than the timeout
             return copy_all(*arguments)
 
         monkeypatch.setattr(first_start, "copy_table", copy_later)

@@ -1,4 +1,4 @@
-"""Tables of a real PostgreSQL as tables of SQL: read in a snapshot, written by key, and followed change by change."""
+"""Tables of a real PostgreSQL as SQL tables: read in a snapshot, upserted by key, and captured change by change."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def changes(t_env: TableEnvironment, statement: str) -> list[tuple[Any, ...]]:
         return sorted((str(row.get_row_kind()), *row) for row in found)
 
 
-def told(row: Any) -> tuple[Any, ...]:
+def as_text(row: Any) -> tuple[Any, ...]:
     return (str(row.get_row_kind()), *row[:2], str(row[2]))
 
 
@@ -51,7 +51,7 @@ VALUES = (
 )
 
 
-def test_rows_of_every_type_go_into_a_table_and_come_back(
+def test_rows_of_every_type_round_trip_through_a_table(
     t_env: TableEnvironment, postgres_server: PostgresServer, unique_name: str
 ) -> None:
     query(postgres_server, f"create table {unique_name} ({THEIRS})")
@@ -65,7 +65,7 @@ def test_rows_of_every_type_go_into_a_table_and_come_back(
     assert found[4:] == values[4:]
 
 
-def test_a_query_that_changes_is_written_by_key(
+def test_an_updating_query_is_written_by_key(
     t_env: TableEnvironment, postgres_server: PostgresServer, unique_name: str
 ) -> None:
     query(postgres_server, f"create table {unique_name} (name text primary key, n bigint)")
@@ -100,11 +100,11 @@ def test_a_table_and_its_changes_are_one_table(
     )
     try:
         with t_env.execute_sql("SELECT id, name, n FROM t").collect() as rows:
-            assert {told(next(rows)), told(next(rows))} == {("+I", 1, "a", "1.00"), ("+I", 2, "b", "2.00")}
+            assert {as_text(next(rows)), as_text(next(rows))} == {("+I", 1, "a", "1.00"), ("+I", 2, "b", "2.00")}
             query(postgres_server, f"update {unique_name} set n = 5 where id = 1")
-            assert [told(next(rows)), told(next(rows))] == [("-U", 1, "a", "1.00"), ("+U", 1, "a", "5.00")]
+            assert [as_text(next(rows)), as_text(next(rows))] == [("-U", 1, "a", "1.00"), ("+U", 1, "a", "5.00")]
             query(postgres_server, f"delete from {unique_name} where id = 2")
-            assert told(next(rows)) == ("-D", 2, "b", "2.00")
+            assert as_text(next(rows)) == ("-D", 2, "b", "2.00")
         mode = t_env.explain_sql("SELECT * FROM t", ExplainDetail.CHANGELOG_MODE)
         assert "changelogMode=[I,UB,UA,D]" in mode
     finally:
@@ -181,7 +181,7 @@ def test_a_lookup_reads_every_column_as_a_scan_does(
         ("timestamp", "STRING", "2026-11-18 21:00:00", "2026-13-18 21:00:00"),
     ],
 )
-def test_a_key_that_no_row_can_have_finds_nothing_and_stops_nothing(
+def test_a_lookup_key_outside_the_columns_type_matches_nothing_and_does_not_fail(
     theirs: str,
     ours: str,
     value: str,
@@ -205,10 +205,10 @@ def mysql_table(server: MariadbServer, table: str) -> str:
     return f"'connector' = 'jdbc', 'url' = '{url}', 'table-name' = '{table}', {login}"
 
 
-def test_a_lookup_in_mysql_reads_what_was_written(
+def test_a_lookup_in_mysql_reads_written_values(
     t_env: TableEnvironment, mariadb_server: MariadbServer, unique_name: str
 ) -> None:
-    """The same types go out by the sink and come back by the lookup, and those that only MySQL has, too."""
+    """The same types are written by the sink and read by the lookup, and MySQL's own types, too."""
     mariadb_server.execute(
         f"create table {unique_name} (id int primary key, yes bool, clock time(6), n decimal(12, 3), d decimal(12, 3), "
         "at datetime(6), moment datetime(6), day date, data blob, parts json, name text, flags bit(12), flag bit(1))"
@@ -238,7 +238,7 @@ def test_a_lookup_in_mysql_reads_what_was_written(
     assert nulls == (None, None, 2, *[None] * 10)
 
 
-def test_a_key_that_mysql_has_no_number_for_finds_nothing(
+def test_a_lookup_key_outside_mysqls_numbers_matches_nothing(
     t_env: TableEnvironment, mariadb_server: MariadbServer, unique_name: str
 ) -> None:
     mariadb_server.execute(f"create table {unique_name} (k double, n int)")
@@ -253,7 +253,7 @@ def test_a_key_that_mysql_has_no_number_for_finds_nothing(
         assert sorted(str(row[0]) for row in rows) == ["1", "None", "None"]
 
 
-def test_a_value_that_does_not_fit_its_column_is_told_and_not_asked_for_again(
+def test_a_value_that_does_not_fit_its_column_is_reported_and_not_requested_again(
     t_env: TableEnvironment, mariadb_server: MariadbServer, postgres_server: PostgresServer, unique_name: str
 ) -> None:
     mariadb_server.execute(f"create table {unique_name} (k int, v time)")

@@ -1,4 +1,6 @@
-"""A Delta table on a real S3 (MinIO): exactly once through crashes and races, read by others; trouble is named."""
+"""A Delta table on a real S3 (MinIO): exactly once through crashes and races, readable by others; errors are
+reported.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ def cents(url: str) -> list[int]:
     return sorted(DeltaTable(url).to_pyarrow_table()["cents"].to_pylist())
 
 
-def test_a_job_adds_each_epoch_once_through_crashes(bucket: Bucket) -> None:
+def test_a_job_appends_each_epoch_once_through_crashes(bucket: Bucket) -> None:
     url = f"{bucket.url}/tables/sales"
 
     def build(env: StreamExecutionEnvironment) -> None:
@@ -40,7 +42,7 @@ def test_a_job_adds_each_epoch_once_through_crashes(bucket: Bucket) -> None:
     assert {key.split("/")[2] for key in bucket.keys("tables/")} == {"_delta_log", "shop=shop=200", "shop=shop=201"}
 
 
-def test_drivers_that_race_with_the_same_epochs_add_each_once(bucket: Bucket) -> None:
+def test_racing_drivers_append_each_epoch_once(bucket: Bucket) -> None:
     url = f"{bucket.url}/raced"
     sink = DeltaTableSink(url, SALE).opened(None)
     epochs = {}
@@ -68,7 +70,7 @@ def test_drivers_that_race_with_the_same_epochs_add_each_once(bucket: Bucket) ->
     assert errors == [] and cents(url) == list(epochs)
 
 
-def test_a_missing_bucket_and_wrong_credentials_are_told_without_the_secret(
+def test_a_missing_bucket_and_wrong_credentials_are_reported_without_the_secret(
     bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(StoreError, match="Delta sink cannot write to s3://no-such-bucket-here/t"):

@@ -1,4 +1,6 @@
-"""Files on a real S3 (MinIO): read by ranges, published whole, refused when they changed; what goes wrong is named."""
+"""Files on a real S3 (MinIO): read in ranges, published atomically, rejected if they changed; errors name the
+object.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,7 @@ def text_sink(url: str) -> Any:
     return FileSink.for_row_format(url, Encoder.simple_string_encoder()).with_bucket_assigner(FLAT)
 
 
-def test_lines_go_from_objects_to_objects_over_many_epochs(bucket: Bucket) -> None:
+def test_lines_are_copied_from_objects_to_objects_over_many_epochs(bucket: Bucket) -> None:
     bucket.put("in/a.txt", b"".join(b"a %d\n" % n for n in range(5_000)))
     bucket.put("in/deep er/\xc3\xa4 b.txt".encode("latin1").decode("utf-8"), b"b 1\nb 2")
     bucket.put("in/_hidden/c.txt", b"no\n")
@@ -93,13 +95,13 @@ PACKERS: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.mark.parametrize("ending", PACKERS)
-def test_packed_objects_are_unpacked_while_they_are_read(bucket: Bucket, ending: str) -> None:
+def test_compressed_objects_are_decompressed_while_reading(bucket: Bucket, ending: str) -> None:
     texts = [f"line {n} {'x' * (n % 50)}" for n in range(4_000)]
     bucket.put(f"in/a.txt.{ending}", PACKERS[ending]("\n".join(texts).encode()))
     assert read_all(lines_of(f"{bucket.url}/in"), epoch_records=600) == texts
 
 
-def test_an_object_may_be_named_itself_also_when_it_is_hidden(bucket: Bucket) -> None:
+def test_a_path_may_be_a_single_object_even_if_hidden(bucket: Bucket) -> None:
     bucket.put("in/_one.txt", b"yes\n")
     bucket.put("in/_one.txt.bak", b"no\n")
     assert read_all(lines_of(f"{bucket.url}/in/_one.txt")) == ["yes"]
@@ -120,7 +122,7 @@ def test_a_large_object_is_read_in_splits_by_ranges(bucket: Bucket) -> None:
     assert found == texts
 
 
-def test_an_object_that_was_replaced_is_refused_and_named(bucket: Bucket) -> None:
+def test_a_replaced_object_is_rejected_by_name(bucket: Bucket) -> None:
     bucket.put("in/a.txt", b"one\ntwo\n")
     source = EngineSource([f"{bucket.url}/in"], TextLines())
     [split] = source.splits(SourceContext(now_ms=0, run_started_ms=0, parallelism=1))
@@ -132,7 +134,7 @@ def test_an_object_that_was_replaced_is_refused_and_named(bucket: Bucket) -> Non
         list(source.read(split, 0, 8))
 
 
-def test_a_mark_that_the_listing_spells_without_quotes_is_the_same_mark(bucket: Bucket) -> None:
+def test_an_unquoted_etag_in_the_listing_is_the_same_etag(bucket: Bucket) -> None:
     bucket.put("in/a.txt", b"one\ntwo\n")
     source = EngineSource([f"{bucket.url}/in"], TextLines())
     [split] = source.splits(SourceContext(now_ms=0, run_started_ms=0, parallelism=1))
@@ -143,7 +145,7 @@ def test_a_mark_that_the_listing_spells_without_quotes_is_the_same_mark(bucket: 
         list(source.read(bare, 0, 8))
 
 
-def test_a_watched_bucket_gives_new_objects_once_also_to_a_job_that_goes_on(bucket: Bucket, unique_name: str) -> None:
+def test_a_monitored_bucket_emits_new_objects_once_also_after_a_restart(bucket: Bucket, unique_name: str) -> None:
     bucket.put("in/a.txt", b"a\n")
 
     def build(env: StreamExecutionEnvironment) -> None:
@@ -160,7 +162,7 @@ def test_a_watched_bucket_gives_new_objects_once_also_to_a_job_that_goes_on(buck
     assert sorted(bucket.lines("out/")) == ["a", "c"]
 
 
-def test_others_read_what_is_written_and_what_others_write_is_read(bucket: Bucket) -> None:
+def test_objects_are_exchanged_with_other_readers_and_writers(bucket: Bucket) -> None:
     rows = [Row(shop=f"s{n % 3}", cents=n) for n in range(1_000)]
 
     def write(env: StreamExecutionEnvironment) -> None:
@@ -184,7 +186,7 @@ def test_others_read_what_is_written_and_what_others_write_is_read(bucket: Bucke
     assert read_all(source) == [Row(shop="x", cents=7), Row(shop="y", cents=8)]
 
 
-def test_avro_and_orc_go_to_objects_and_come_back(bucket: Bucket) -> None:
+def test_avro_and_orc_objects_round_trip(bucket: Bucket) -> None:
     rows = [Row(shop=f"s{n % 3}", cents=n) for n in range(2_000)]
     fields = [{"name": "shop", "type": "string"}, {"name": "cents", "type": "long"}]
     schema = AvroSchema.parse_string(json.dumps({"type": "record", "name": "Sale", "fields": fields}))
@@ -204,7 +206,7 @@ def test_avro_and_orc_go_to_objects_and_come_back(bucket: Bucket) -> None:
         assert sorted(read_all(source, epoch_records=300), key=lambda row: row.cents) == rows, folder
 
 
-def test_parts_of_several_epochs_and_buckets_appear_once_through_crashes(bucket: Bucket) -> None:
+def test_parts_of_several_epochs_and_buckets_are_published_once_through_crashes(bucket: Bucket) -> None:
     def build(env: StreamExecutionEnvironment) -> None:
         stream = env.add_source(Script(["a 1", "b 2", CRASH, "a 3", "c 4", CRASH, "a 5"])).map(str, Types.STRING())
         sink = FileSink.for_row_format(f"{bucket.url}/out", Encoder.simple_string_encoder())
@@ -217,7 +219,7 @@ def test_parts_of_several_epochs_and_buckets_appear_once_through_crashes(bucket:
     assert sorted({key.split("/")[1] for key in bucket.keys("out/")}) == ["by=a", "by=b", "by=c"]
 
 
-def test_a_missing_bucket_is_told_at_the_start(bucket: Bucket) -> None:
+def test_a_missing_bucket_is_reported_at_the_start(bucket: Bucket) -> None:
     with pytest.raises(MillstreamError, match="no-such-bucket-here") as refusal:
         read_all(lines_of("s3://no-such-bucket-here/in"))
     assert "FileSource" in str(refusal.value)
@@ -229,7 +231,7 @@ def test_a_missing_bucket_is_told_at_the_start(bucket: Bucket) -> None:
         )
 
 
-def test_a_folder_without_objects_is_told_unless_it_is_watched(bucket: Bucket) -> None:
+def test_an_empty_folder_is_an_error_unless_it_is_monitored(bucket: Bucket) -> None:
     with pytest.raises(MillstreamError, match="there is no object at "):
         read_all(lines_of(f"{bucket.url}/logs"))
     bucket.put("logs/a.txt", b"a\n")
@@ -241,7 +243,7 @@ def test_a_folder_without_objects_is_told_unless_it_is_watched(bucket: Bucket) -
     assert len(list(watched.splits(context))) == 1
 
 
-def test_wrong_credentials_are_told_without_being_shown(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_credentials_are_reported_without_being_shown(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     bucket.put("in/a.txt", b"a\n")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "not-the-secret-at-all")
     with pytest.raises(MillstreamError, match=bucket.name) as refusal:
@@ -249,7 +251,7 @@ def test_wrong_credentials_are_told_without_being_shown(bucket: Bucket, monkeypa
     assert "not-the-secret-at-all" not in str(refusal.value)
 
 
-def test_an_address_with_credentials_in_it_is_refused_without_repeating_them() -> None:
+def test_an_address_with_credentials_is_rejected_without_showing_them() -> None:
     with pytest.raises(MillstreamError, match="environment") as refusal:
         lines_of("s3://key:secret@bucket/in")
     assert "secret@" not in str(refusal.value)
@@ -266,13 +268,13 @@ def test_the_program_of_the_page_copies_objects(bucket: Bucket) -> None:
 
 
 def through(minio_server: MinioServer, proxy: TcpProxy, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From now on this process reaches the server through the proxy."""
+    """Routes this process to the server through the proxy."""
     places._backend.cache_clear()
     for key, value in service_environment(minio_server, minio_server.url_at(proxy.port)).items():
         monkeypatch.setenv(key, value)
 
 
-def test_a_service_that_is_away_for_a_while_is_waited_for_and_nothing_is_lost(
+def test_a_temporary_outage_of_the_service_is_waited_for_without_loss(
     bucket: Bucket, minio_server: MinioServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     texts = [f"{n:05d}" for n in range(4_000)]
@@ -314,7 +316,7 @@ def test_a_service_that_is_away_for_a_while_is_waited_for_and_nothing_is_lost(
 
 
 @pytest.mark.timeout(180)
-def test_a_service_that_stays_away_is_told_within_bounds(
+def test_a_permanent_outage_of_the_service_is_reported_in_bounded_time(
     bucket: Bucket, minio_server: MinioServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bucket.put("in/a.txt", b"a\n")

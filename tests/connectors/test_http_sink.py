@@ -1,4 +1,4 @@
-"""HttpSink against a real HTTP server of the tests': what is sent, what comes again and under which name."""
+"""HttpSink against a real HTTP server: requests, retries and idempotency keys."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_lines_and_single_records(http_service: HttpService) -> None:
     ]
 
 
-def test_an_empty_text_stays_one_and_a_text_of_two_lines_is_no_line(http_service: HttpService) -> None:
+def test_an_empty_text_is_one_line_and_a_text_of_two_lines_is_rejected(http_service: HttpService) -> None:
     own = {"Content-Type": "text/plain"}
     send(HttpSink(http_service.url, SimpleStringSchema(), body="lines"), ["", "x"], Types.STRING())
     send(HttpSink(http_service.url, SimpleStringSchema(), body="single", headers=own), ["", "x\ny"], Types.STRING())
@@ -55,13 +55,13 @@ def test_an_empty_text_stays_one_and_a_text_of_two_lines_is_no_line(http_service
         send(HttpSink(http_service.url, SimpleStringSchema(), body="lines"), ["x\ny"], Types.STRING())
 
 
-def test_an_answer_that_never_ends_is_not_read_to_its_end(http_service: HttpService) -> None:
+def test_an_endless_response_is_not_read_to_its_end(http_service: HttpService) -> None:
     http_service.answer_bytes = 1 << 40
     send(HttpSink(http_service.url, json_schema(), records_max=1), [Row("a", n) for n in range(3)])
     assert [record["clicks"] for record in http_service.records()] == [0, 1, 2]
 
 
-def test_the_path_of_a_webhook_is_shown_nowhere(http_service: HttpService) -> None:
+def test_the_path_of_a_webhook_is_never_shown(http_service: HttpService) -> None:
     http_service.statuses = [404]
     with pytest.raises(MillstreamError) as caught:
         send(HttpSink(http_service.url + "/s3cret", json_schema()), [Row("a", 1)])
@@ -69,8 +69,8 @@ def test_the_path_of_a_webhook_is_shown_nowhere(http_service: HttpService) -> No
     assert f"127.0.0.1:{http_service.server_port}/… answered 404 Not Found" in str(caught.value)
 
 
-def test_a_key_of_the_program_s_own_for_all_requests_is_refused(http_service: HttpService) -> None:
-    """A service that goes by it would take the first request and none after it."""
+def test_a_constant_idempotency_key_is_rejected(http_service: HttpService) -> None:
+    """A service that honours it would accept the first request and drop all others."""
     with pytest.raises(ProgramError, match="'idempotency-key' is reserved for the sink"):
         send(HttpSink(http_service.url, json_schema(), headers={"idempotency-key": "1"}), [Row("a", 1)])
 
@@ -82,9 +82,7 @@ def test_every_request_has_a_key_of_its_own(http_service: HttpService) -> None:
 
 
 @pytest.mark.parametrize("trouble", [[503], [429], [204, 500], [204, 0], [0], [204, 0, 503, 0]])
-def test_a_request_that_comes_again_has_the_same_key_and_the_same_body(
-    http_service: HttpService, trouble: list[int]
-) -> None:
+def test_a_retried_request_has_the_same_key_and_body(http_service: HttpService, trouble: list[int]) -> None:
     http_service.statuses = list(trouble)
     send(HttpSink(http_service.url, json_schema(), records_max=2), [Row("a", n) for n in range(5)], restarts=10)
     bodies: dict[str, bytes] = {}
@@ -93,7 +91,7 @@ def test_a_request_that_comes_again_has_the_same_key_and_the_same_body(
     assert len(bodies) == 3 and [record["clicks"] for record in http_service.records()] == [0, 1, 2, 3, 4]
 
 
-def test_a_refusal_is_told_with_its_answer_and_without_secrets(http_service: HttpService) -> None:
+def test_a_rejection_is_reported_with_its_response_and_without_secrets(http_service: HttpService) -> None:
     http_service.statuses = [403]
     sink = HttpSink(http_service.url + "?token=s3cret", json_schema(), headers={"Authorization": "Bearer s3cret"})
     with pytest.raises(
@@ -104,7 +102,7 @@ def test_a_refusal_is_told_with_its_answer_and_without_secrets(http_service: Htt
     assert http_service.requests[0][1]["authorization"] == "Bearer s3cret"
 
 
-def test_a_service_that_is_not_there_is_told(http_service: HttpService) -> None:
+def test_an_unreachable_service_is_reported(http_service: HttpService) -> None:
     http_service.server_close()
     with pytest.raises(MillstreamError, match=r"http://127\.0\.0\.1:\d+/… does not answer"):
         send(HttpSink(http_service.url, json_schema()), [Row("a", 1)])
@@ -122,6 +120,6 @@ def test_a_service_that_is_not_there_is_told(http_service: HttpService) -> None:
         ({"headers": {"A": "b\nc"}}, "not a pair of single-line strings"),
     ],
 )
-def test_wrong_settings_are_refused_before_the_job_starts(arguments: dict[str, Any], message: str) -> None:
+def test_invalid_http_settings_are_rejected_before_the_job_starts(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ProgramError, match=message):
         HttpSink(**{"url": "http://x", "schema": SimpleStringSchema(), **arguments})

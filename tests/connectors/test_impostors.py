@@ -1,4 +1,4 @@
-"""Whoever answers at an address with a certificate that is not the host's is refused by every client, by name."""
+"""A server with a certificate of another host is rejected by every client, with the reason."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PASSWORD = "hush-hush"
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """An authority's, and one that it signed for another host."""
+    """An authority's certificate, and one that it signed for another host."""
     return write_certificates(tmp_path_factory.mktemp("tls"))
 
 
@@ -66,7 +66,7 @@ MYSQL = [
 
 
 @pytest.mark.parametrize(("scheme", "options", "reason"), MYSQL)
-def test_mysql_refuses_a_certificate_that_its_mode_does_not_accept(
+def test_mysql_rejects_a_certificate_that_its_mode_does_not_accept(
     scheme: str, options: str, reason: str, certificates: tuple[Path, Path]
 ) -> None:
     ca, certificate = certificates
@@ -80,7 +80,7 @@ def test_mysql_refuses_a_certificate_that_its_mode_does_not_accept(
 
 
 @pytest.mark.parametrize("options", ["sslmode=require", "sslmode=verify-ca&ssl_ca={ca}", "useSSL=true"])
-def test_mysql_speaks_to_whoever_its_mode_accepts(options: str, certificates: tuple[Path, Path]) -> None:
+def test_mysql_connects_to_a_server_that_its_mode_accepts(options: str, certificates: tuple[Path, Path]) -> None:
     ca, certificate = certificates
     with Impostor(certificate, "mysql") as impostor:
         address = parse_address(f"mysql://ann:{PASSWORD}@127.0.0.1:{impostor.port}/test?{options.format(ca=ca)}")
@@ -91,7 +91,7 @@ def test_mysql_speaks_to_whoever_its_mode_accepts(options: str, certificates: tu
 
 
 @pytest.mark.parametrize("mode", ["REQUIRED", "verify-full"])
-def test_mysql_tells_no_password_to_a_server_without_tls(mode: str, certificates: tuple[Path, Path]) -> None:
+def test_mysql_sends_no_password_to_a_server_without_tls(mode: str, certificates: tuple[Path, Path]) -> None:
     with Impostor(certificates[1], "mysql without tls") as impostor:
         url = f"mysql://127.0.0.1:{impostor.port}/test?sslmode={mode}"
         sink = DatabaseSink(url, "t", user="ann", password=PASSWORD, patience_s=60)
@@ -109,7 +109,7 @@ def test_mysql_tells_no_password_to_a_server_without_tls(mode: str, certificates
         ("postgresql", "sslmode=verify-ca&sslrootcert={other}", "certificate verify failed"),
     ],
 )
-def test_postgresql_refuses_a_certificate_that_its_mode_does_not_accept(
+def test_postgresql_rejects_a_certificate_that_its_mode_does_not_accept(
     scheme: str, options: str, reason: str, certificates: tuple[Path, Path], tmp_path: Path
 ) -> None:
     ca, certificate = certificates
@@ -125,7 +125,7 @@ def test_postgresql_refuses_a_certificate_that_its_mode_does_not_accept(
 # --- brokers and services ----------------------------------------------------------------------------------------
 
 
-def test_kafka_refuses_an_impostor(
+def test_kafka_rejects_an_impostor(
     impostor: Impostor, certificates: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cluster, "PATIENCE_S", 2.0)
@@ -138,14 +138,14 @@ def test_kafka_refuses_an_impostor(
     assert impostor.received == b""
 
 
-def test_redis_refuses_an_impostor(impostor: Impostor) -> None:
+def test_redis_rejects_an_impostor(impostor: Impostor) -> None:
     sink = RedisSink.values(f"rediss://ann:{PASSWORD}@127.0.0.1:{impostor.port}/0", key="word", value="word")
     message = refused(lambda: sink._connector.opened(None))
     assert f"127.0.0.1:{impostor.port}" in message and "certificate" in message
     assert impostor.received == b""
 
 
-def test_rabbitmq_refuses_an_impostor(impostor: Impostor) -> None:
+def test_rabbitmq_rejects_an_impostor(impostor: Impostor) -> None:
     address = RabbitAddress(uri=f"amqps://ann:{PASSWORD}@127.0.0.1:{impostor.port}/%2F")
     address.check()
     message = refused(lambda: open_channel(address, "q"))
@@ -153,21 +153,21 @@ def test_rabbitmq_refuses_an_impostor(impostor: Impostor) -> None:
     assert impostor.received == b""
 
 
-def test_a_web_service_that_is_an_impostor_is_sent_nothing(impostor: Impostor) -> None:
+def test_an_impostor_web_service_is_sent_nothing(impostor: Impostor) -> None:
     connection = HttpConnection(Destination(f"https://127.0.0.1:{impostor.port}/hook"))
     message = refused(lambda: connection.send(b"{}", {}))
     assert f"127.0.0.1:{impostor.port}" in message and "certificate" in message
     assert impostor.received == b""
 
 
-def test_a_schema_registry_that_is_an_impostor_is_told_no_password(impostor: Impostor) -> None:
+def test_an_impostor_schema_registry_is_sent_no_password(impostor: Impostor) -> None:
     registry = SchemaRegistry(f"https://127.0.0.1:{impostor.port}", "ann", PASSWORD)
     message = refused(lambda: registry.schema(7))
     assert f"127.0.0.1:{impostor.port}" in message and "certificate" in message
     assert impostor.received == b""
 
 
-def test_kinesis_refuses_an_impostor(impostor: Impostor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kinesis_rejects_an_impostor(impostor: Impostor, monkeypatch: pytest.MonkeyPatch) -> None:
     address = AwsAddress("eu-central-1", f"https://127.0.0.1:{impostor.port}", "key", PASSWORD)
     client = client_of(address, "kinesis")
     message = refused(lambda: call_with_retries(f"Kinesis at {address.place}", client.list_streams))
@@ -181,7 +181,7 @@ def test_kinesis_refuses_an_impostor(impostor: Impostor, monkeypatch: pytest.Mon
 
 @pytest.fixture
 def service(impostor: Impostor, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The environment of an object store whose address an impostor has."""
+    """The environment of an object store whose address belongs to an impostor."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"https://127.0.0.1:{impostor.port}")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", PASSWORD)
@@ -189,13 +189,13 @@ def service(impostor: Impostor, monkeypatch: pytest.MonkeyPatch) -> str:
     return f"127.0.0.1:{impostor.port}"
 
 
-def test_an_object_store_that_is_an_impostor_is_refused(service: str, impostor: Impostor) -> None:
+def test_an_impostor_object_store_is_rejected(service: str, impostor: Impostor) -> None:
     message = refused(lambda: open_store("s3://bucket/job").create("a", b"x"))
     assert "certificate" in message and service in message
     assert impostor.received == b""
 
 
-def test_a_delta_table_at_an_impostor_is_refused(service: str, impostor: Impostor) -> None:
+def test_a_delta_table_at_an_impostor_is_rejected(service: str, impostor: Impostor) -> None:
     import pyarrow as pa
 
     message = refused(lambda: opened_table("s3://bucket/table", pa.schema([("a", pa.int64())]), ()))
@@ -203,7 +203,7 @@ def test_a_delta_table_at_an_impostor_is_refused(service: str, impostor: Imposto
     assert impostor.received == b""
 
 
-def test_a_query_server_that_is_an_impostor_is_asked_nothing(impostor: Impostor) -> None:
+def test_an_impostor_query_server_is_sent_nothing(impostor: Impostor) -> None:
     with QueryClient([f"https://127.0.0.1:{impostor.port}"], job="count", token=PASSWORD, timeout_s=2) as client:
         message = refused(lambda: client.get("total", "a"))
     assert f"127.0.0.1:{impostor.port}" in message and "certificate" in message.lower()

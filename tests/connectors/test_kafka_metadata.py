@@ -1,4 +1,4 @@
-"""Metadata columns of tables in Kafka, on a real broker: types, NULLs, what formats tell, and what is written."""
+"""Metadata columns of Kafka tables, on a real broker: types, NULLs, metadata of formats, and writing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from millstream.errors import MillstreamError
 from millstream.table import EnvironmentSettings, TableEnvironment
 from millstream.testing.local_jobs import jobs_in_memory
 
-# A broker removes messages of long ago at once.
+# A broker immediately removes messages older than its retention.
 BEGAN_S = int(time.time()) - 600
 
 
@@ -43,7 +43,7 @@ def rows(t_env: TableEnvironment, statement: str) -> list[tuple[Any, ...]]:
         return [tuple(each) for each in found]
 
 
-def test_metadata_is_cast_to_the_declared_type_as_flink_does(
+def test_metadata_is_cast_to_the_declared_type_as_in_flink(
     t_env: TableEnvironment, kafka_broker: KafkaBroker, unique_name: str
 ) -> None:
     kafka_broker.create_topic(unique_name, 1)
@@ -110,7 +110,7 @@ DEBEZIUM = [
 ]
 
 
-def test_debeziums_envelope_tells_where_a_change_was_made(
+def test_debeziums_envelope_has_the_source_of_a_change(
     t_env: TableEnvironment, kafka_broker: KafkaBroker, unique_name: str
 ) -> None:
     kafka_broker.create_topic(unique_name, 1)
@@ -137,7 +137,7 @@ def test_debeziums_envelope_tells_where_a_change_was_made(
     ]  # fmt: skip
 
 
-def test_canals_messages_tell_of_all_their_rows(
+def test_canals_messages_emit_all_their_rows(
     t_env: TableEnvironment, kafka_broker: KafkaBroker, unique_name: str
 ) -> None:
     kafka_broker.create_topic(unique_name, 1)
@@ -158,7 +158,7 @@ def test_canals_messages_tell_of_all_their_rows(
     assert found == [(1, *told), (2, *told), (3, None, None, None, None, None)]
 
 
-def test_metadata_is_written_from_any_type_that_can_be_cast_and_null_is_that_of_sending(
+def test_metadata_is_written_from_any_castable_type_and_null_is_the_send_time(
     t_env: TableEnvironment, kafka_broker: KafkaBroker, unique_name: str
 ) -> None:
     kafka_broker.create_topic(unique_name, 1)
@@ -178,7 +178,7 @@ def test_metadata_is_written_from_any_type_that_can_be_cast_and_null_is_that_of_
         t_env.execute_sql("INSERT INTO t (n, `offset`) VALUES (3, 1)")
 
 
-def test_a_time_before_1970_is_refused_with_the_row_and_nothing_is_written(
+def test_a_time_before_1970_is_rejected_with_the_row_and_nothing_is_written(
     t_env: TableEnvironment, kafka_broker: KafkaBroker, unique_name: str
 ) -> None:
     kafka_broker.create_topic(unique_name, 1)
@@ -190,7 +190,7 @@ def test_a_time_before_1970_is_refused_with_the_row_and_nothing_is_written(
     assert rows(t_env, "SELECT n FROM t") == []
 
 
-def test_upserts_bring_and_take_metadata(t_env: TableEnvironment, kafka_broker: KafkaBroker, unique_name: str) -> None:
+def test_upserts_read_and_write_metadata(t_env: TableEnvironment, kafka_broker: KafkaBroker, unique_name: str) -> None:
     kafka_broker.create_topic(unique_name, 1)
     define(
         t_env, "t", "id INT, place STRING METADATA FROM 'offset' VIRTUAL, headers MAP<STRING, BYTES> METADATA, "

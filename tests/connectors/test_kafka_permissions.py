@@ -1,4 +1,4 @@
-"""What a user of Kafka must be allowed: each permission that is missing is named, before an epoch needs it."""
+"""Required Kafka permissions: each missing one is reported by name, before an epoch needs it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 
 
 class GuardedBroker(KafkaBroker):
-    """One more listener, for users with passwords, who may do what they are allowed. The others may do everything."""
+    """One more listener, for users with passwords and limited permissions. Everybody else is a superuser."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ def written(sink: KafkaSink) -> None:
     run(lambda env: env.add_source(Script(["a"], type_info=Types.STRING())).sink_to(sink))
 
 
-def test_each_permission_that_is_missing_is_told_and_all_together_are_enough(broker: GuardedBroker) -> None:
+def test_each_missing_permission_is_reported_and_all_together_suffice(broker: GuardedBroker) -> None:
     topic = broker.create_topic(fresh_name("guarded"), 1)
     steps = (
         (r"Write and Describe on the topic", Resource.TOPIC, topic, (AclOperation.DESCRIBE,)),
@@ -90,7 +90,7 @@ def test_each_permission_that_is_missing_is_told_and_all_together_are_enough(bro
     assert [message.value for message in read_topic(broker.bootstrap, topic)] == [b"a"]
 
 
-def test_a_wrong_password_is_told_at_the_start_and_not_shown(broker: GuardedBroker) -> None:
+def test_a_wrong_kafka_password_is_reported_at_the_start_and_not_shown(broker: GuardedBroker) -> None:
     with pytest.raises(ConnectorError, match="refused the login") as raised:
         written(sink_of(broker, "any", "wrong-password"))
     assert "wrong-password" not in str(raised.value)

@@ -1,4 +1,6 @@
-"""KafkaSource and a broker that wants TLS, a login and rights: let in with Java's properties, or told why not."""
+"""KafkaSource with a broker that requires TLS, a login and permissions: connects with Java's properties, or reports
+why not.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ LOGIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required userna
 
 
 def certificate(folder: Path, name: str) -> Path:
-    """A key store with a self-signed certificate for this machine, and the certificate beside it in PEM form."""
+    """A key store with a self-signed certificate for this machine, and the certificate in PEM form."""
     store = folder / f"{name}.p12"
     common = ["-keystore", str(store), "-storetype", "PKCS12", "-storepass", PASSWORD, "-alias", name]
     names = ["-dname", "CN=127.0.0.1", "-ext", "SAN=ip:127.0.0.1", "-keyalg", "EC", "-validity", "2"]
@@ -37,7 +39,7 @@ def certificate(folder: Path, name: str) -> Path:
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KafkaBroker, Path]]:
-    """A broker that is open to the tests, and to others only by TLS, with a login and with rights."""
+    """A broker that is open to the tests, and to others only by TLS, with a login and permissions."""
     folder = tmp_path_factory.mktemp("tls")
     store = certificate(folder, "broker")
     certificate(folder, "stranger")
@@ -83,7 +85,7 @@ def values(guarded: tuple[KafkaBroker, Path], **changes: str) -> list[Any]:
         return run(lambda env: env.from_source(source, WatermarkStrategy.no_watermarks(), "in").sink_to(out))[out]
 
 
-def test_a_java_program_s_properties_let_it_in(guarded: tuple[KafkaBroker, Path]) -> None:
+def test_a_java_programs_properties_connect(guarded: tuple[KafkaBroker, Path]) -> None:
     assert values(guarded) == ["a", "b"]
 
 
@@ -104,7 +106,7 @@ def test_a_java_program_s_properties_let_it_in(guarded: tuple[KafkaBroker, Path]
     ],
     ids=["wrong password", "no rights", "another's certificate", "no TLS", "no login"],
 )
-def test_whoever_is_not_let_in_is_told_why_in_time(
+def test_a_rejected_client_is_told_the_reason_in_bounded_time(
     guarded: tuple[KafkaBroker, Path], changes: dict[str, str], sentence: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("millstream.connectors.kafka.source.PATIENCE_S", 8.0)

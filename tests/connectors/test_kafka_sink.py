@@ -1,4 +1,4 @@
-"""KafkaSink against a real broker: what a reader of committed messages sees is every record, once, in order per key."""
+"""KafkaSink against a real broker: a read-committed consumer sees every record, once, in order per key."""
 
 from __future__ import annotations
 
@@ -50,15 +50,15 @@ def store() -> Store:
 
 
 @pytest.fixture(autouse=True)
-def kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[ProducerPool]:
-    """Every test begins as a new process does."""
+def open_producers(monkeypatch: pytest.MonkeyPatch) -> Iterator[ProducerPool]:
+    """Every test starts like a new process."""
     producers_of_test = ProducerPool()
     become_process(monkeypatch, producers_of_test)
     yield producers_of_test
 
 
 def become_process(monkeypatch: pytest.MonkeyPatch, process: ProducerPool) -> None:
-    """From now on this is another process, which has these producers open."""
+    """Simulates another process, which has these producers open."""
     for module in (producers, transactions, sink_module):
         monkeypatch.setattr(module, "POOL", process)
 
@@ -69,13 +69,13 @@ def sink_of(bootstrap: str, topic: str, delivery: Delivery = "exactly-once", **p
     return kafka_sink(settings, RecordSerializer(SimpleStringSchema(), FirstLetter(), topic), delivery)
 
 
-# Not long ago: a broker soon removes what is as old as its retention.
+# Recent: a broker soon removes messages older than its retention.
 TIME_MS = int(time.time()) * 1000 - 3_600_000
 JOB = fresh_name("job")
 
 
 def staged(sink: KafkaSink, store: Store, epoch: int, *parts: Sequence[str]) -> list[Json]:
-    """What the manifest lists when one task got each of `parts`."""
+    """The payloads a manifest lists if one task received each of `parts`."""
     items: list[Json] = []
     for subtask, values in enumerate(parts):
         context = WriterContext("out", epoch, subtask, len(parts), f"a{epoch}b{subtask}", store, 0, Types.STRING(), JOB)
@@ -95,7 +95,7 @@ class _RUN:
 
 @pytest.fixture(autouse=True)
 def run_name(unique_name: str) -> None:
-    """Each test's marks are its own."""
+    """Each test has its own marks."""
     _RUN.name = unique_name
 
 
@@ -146,7 +146,7 @@ class _NumberInText:
         return TIME_MS + int(value[1:])
 
 
-def test_a_key_goes_to_the_partition_that_java_s_producer_chooses(kafka_broker: KafkaBroker, store: Store) -> None:
+def test_a_key_is_assigned_to_the_partition_of_javas_producer(kafka_broker: KafkaBroker, store: Store) -> None:
     topic = new_topic(kafka_broker, 7)
     sink = sink_of(kafka_broker.bootstrap, topic)
     sink.commit(commit_of(1), staged(sink, store, 1, ["a", "b", "c", "d"]), store)
@@ -165,7 +165,7 @@ def _murmur2(data: bytes) -> int:
     return (h ^ (h >> 15)) & 0x7FFFFFFF
 
 
-def test_a_commit_that_is_repeated_publishes_once(
+def test_a_repeated_commit_publishes_once(
     kafka_broker: KafkaBroker, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = new_topic(kafka_broker)
@@ -178,7 +178,7 @@ def test_a_commit_that_is_repeated_publishes_once(
     assert values_in(kafka_broker, topic) == ["a1", "a2"]
 
 
-def test_an_old_driver_that_wakes_up_late_publishes_nothing_more(
+def test_a_fenced_driver_publishes_nothing_more(
     kafka_broker: KafkaBroker, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = new_topic(kafka_broker)
@@ -208,7 +208,7 @@ def test_the_client_writes_nothing_to_stderr_when_a_publisher_is_fenced(
     assert values_in(kafka_broker, topic) == ["a1", "a2", "a3", "a4"]
 
 
-def test_what_a_dead_publisher_left_open_is_never_seen(kafka_broker: KafkaBroker, store: Store) -> None:
+def test_an_open_transaction_of_a_dead_publisher_is_never_visible(kafka_broker: KafkaBroker, store: Store) -> None:
     topic = new_topic(kafka_broker)
     sink = sink_of(kafka_broker.bootstrap, topic)
     publish = staged(sink, store, 1, ["a1", "a2", "a3"])
@@ -224,7 +224,7 @@ def test_what_a_dead_publisher_left_open_is_never_seen(kafka_broker: KafkaBroker
     assert values_in(kafka_broker, topic) == ["a1", "a2", "a3"]
 
 
-def test_an_epoch_that_was_published_half_is_completed_by_another_driver(
+def test_a_partially_published_epoch_is_completed_by_another_driver(
     kafka_broker: KafkaBroker, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = new_topic(kafka_broker)
@@ -241,7 +241,7 @@ def test_an_epoch_that_was_published_half_is_completed_by_another_driver(
         assert [value for value in values if value[0] == part[0][0]] == part
 
 
-def test_many_drivers_at_once_publish_each_epoch_once(kafka_broker: KafkaBroker, store: Store) -> None:
+def test_many_concurrent_drivers_publish_each_epoch_once(kafka_broker: KafkaBroker, store: Store) -> None:
     topic = new_topic(kafka_broker, 1)
     sink = sink_of(kafka_broker.bootstrap, topic)
     epochs = {epoch: staged(sink, store, epoch, [f"a{epoch}-{i}" for i in range(20)]) for epoch in range(1, 6)}
@@ -283,7 +283,7 @@ def test_a_lane_may_move_between_processes_and_back(
 
 
 @pytest.mark.parametrize("way", ["fenced by another", "given up by the broker"])
-def test_a_transaction_that_ends_while_it_is_sent_to_is_begun_again(
+def test_a_transaction_that_ends_while_sending_is_restarted(
     way: str, kafka_broker: KafkaBroker, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = new_topic(kafka_broker, 1)
@@ -294,7 +294,7 @@ def test_a_transaction_that_ends_while_it_is_sent_to_is_begun_again(
     readings: list[int] = []
 
     def read(part: Json, store: Store) -> Iterator[Any]:
-        """Message by message. The first time, something happens to the transaction after the first."""
+        """Message by message. On the first attempt the transaction fails after the first message."""
         ((destination, messages),) = read_messages(part, store)
         readings.append(len(readings))
         for at in range(messages.num_rows):
@@ -306,9 +306,9 @@ def test_a_transaction_that_ends_while_it_is_sent_to_is_begun_again(
             if at == 0 and way == "fenced by another":
                 producer_of(kafka_broker.bootstrap, transactional_id=name).init_transactions(PATIENCE_S)
             elif at == 0:
-                values_in(kafka_broker, topic)  # comes to the end when the broker has given the transaction up
+                values_in(kafka_broker, topic)  # ends when the broker has aborted the transaction
             else:
-                time.sleep(0.5)  # so that the client is told by its broker
+                time.sleep(0.5)  # so that the client is notified by its broker
 
     monkeypatch.setattr(transactions, "read_messages", read)
     sink.commit(commit_of(1), publish, store)
@@ -317,13 +317,13 @@ def test_a_transaction_that_ends_while_it_is_sent_to_is_begun_again(
 
 
 def test_a_closed_sink_leaves_no_producer_open_on_the_driver(
-    kafka_broker: KafkaBroker, store: Store, kept: ProducerPool
+    kafka_broker: KafkaBroker, store: Store, open_producers: ProducerPool
 ) -> None:
     sink = sink_of(kafka_broker.bootstrap, new_topic(kafka_broker, 1))
     sink.commit(commit_of(1), staged(sink, store, 1, ["a1"]), store)
-    assert len(kept) == 1
+    assert len(open_producers) == 1
     sink.close()
-    assert len(kept) == 0
+    assert len(open_producers) == 0
     sink.close()
 
 
@@ -338,12 +338,12 @@ def test_messages_without_key_without_value_and_empty_ones_are_different(
     sink.commit(commit_of(1), staged_rows(sink, store, rows), store)
     messages = read_topic(kafka_broker.bootstrap, topic)
     found = [(message.key, message.value) for message in messages]
-    # Messages without a key are not in order with the others where there are several partitions; here is one.
+    # Messages without a key are unordered if there are several partitions; here is one.
     assert found == [(b"", b""), (None, b""), (b"", None), (b"k", "grün\x00".encode())]
 
 
 class _Part(SerializationSchema):
-    """One of two texts; the text "none" is none."""
+    """One of two texts; the text "none" is None."""
 
     def __init__(self, index: int) -> None:
         super().__init__()
@@ -354,13 +354,13 @@ class _Part(SerializationSchema):
 
 
 def staged_rows(sink: KafkaSink, store: Store, rows: list[tuple[str, str]]) -> list[Json]:
-    """What the manifest lists for untyped records."""
+    """The payloads a manifest lists for untyped records."""
     writer = sink.writer(WriterContext("out", 1, 0, 1, "a1b0", store, 0, None, JOB))
     writer.write(Batch.of_values(rows, None))
     return list(sink.plan_commit(list(writer.stage()), None, 0, False).publish)
 
 
-def test_an_epoch_is_recognised_by_a_program_that_was_set_otherwise_meanwhile(
+def test_an_epoch_is_recognised_by_a_program_with_changed_settings(
     kafka_broker: KafkaBroker, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = new_topic(kafka_broker, 1)
@@ -371,14 +371,14 @@ def test_an_epoch_is_recognised_by_a_program_that_was_set_otherwise_meanwhile(
     for sink in (renamed, sending):
         become_process(monkeypatch, ProducerPool())
         sink.commit(commit_of(1), first, store)
-    # What waits is published also by one that promises less now, and what was sent is not asked for again.
+    # Pending output is published also with a weaker guarantee, and sent messages are not verified again.
     sending.commit(commit_of(2), second, store)
     third = staged(sending, store, 3, ["a3"])
     before.commit(commit_of(3), third, store)
     assert values_in(kafka_broker, topic) == ["a1", "a2", "a3"]
 
 
-def test_two_jobs_with_one_prefix_and_equal_epochs_do_not_meet(kafka_broker: KafkaBroker, store: Store) -> None:
+def test_two_jobs_with_one_prefix_and_equal_epochs_are_independent(kafka_broker: KafkaBroker, store: Store) -> None:
     topic = new_topic(kafka_broker, 1)
     sink = sink_of(kafka_broker.bootstrap, topic)
     for job in ("one", "two"):
@@ -386,11 +386,13 @@ def test_two_jobs_with_one_prefix_and_equal_epochs_do_not_meet(kafka_broker: Kaf
     assert values_in(kafka_broker, topic) == ["a-one", "a-two"]
 
 
-def test_a_broker_killed_between_epochs_is_waited_for_or_told_in_time(kafka_broker: KafkaBroker, store: Store) -> None:
+def test_a_broker_killed_between_epochs_is_waited_for_or_reported_in_time(
+    kafka_broker: KafkaBroker, store: Store
+) -> None:
     topic = new_topic(kafka_broker, 1)
     sink = sink_of(kafka_broker.bootstrap, topic, delivery_timeout_ms=3000)
     commit_until_done(sink, 1, staged(sink, store, 1, ["a1"]), store)
-    # A broker that is alone, killed while it ends a transaction, may leave it open for ever (docs: Kafka sink).
+    # A single broker killed while it ends a transaction may leave it open forever (docs: Kafka sink).
     assert values_in(kafka_broker, topic) == ["a1"]
     kafka_broker.kill()
     second = staged(sink, store, 2, ["a2"])
@@ -404,8 +406,9 @@ def test_a_broker_killed_between_epochs_is_waited_for_or_told_in_time(kafka_brok
 
 
 def commit_until_done(sink: KafkaSink, epoch: int, publish: list[Json], store: Store) -> int:
-    """As the restart strategy does; returns how often it failed. A broker that was killed by the test before may not be
-    ready for transactions at once."""
+    """Retries like the restart strategy; returns the number of failures. A broker killed by the previous test may
+    not be ready for transactions immediately.
+    """
     deadline_s, failures = time.monotonic() + PATIENCE_S, 0
     while True:
         try:
@@ -444,13 +447,13 @@ def test_a_transaction_timeout_shorter_than_an_outage_loses_nothing(
     second = staged(sink, store, 2, ["a2"])
     with pytest.raises(ConnectorAwayError):
         sink.commit(commit_of(2), second, store)
-    time.sleep(2)  # the broker itself gives the transaction up
+    time.sleep(2)  # the broker itself aborts the transaction
     kafka_proxy.mend()
     commit_until_done(sink, 2, second, store)
     assert values_in(kafka_broker, topic) == ["a1", "a2"]
 
 
-def test_a_mark_that_the_broker_may_have_forgotten_is_a_question_for_a_person(
+def test_a_possibly_expired_mark_requires_a_manual_decision(
     kafka_broker: KafkaBroker, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = new_topic(kafka_broker, 1)
@@ -468,13 +471,13 @@ def test_a_mark_that_the_broker_may_have_forgotten_is_a_question_for_a_person(
     publishing = sink_of(kafka_broker.bootstrap, topic, **{"millstream_expired-marks": "publish"})
     publishing.commit(commit_of(1), old, store)
     assert values_in(kafka_broker, topic) == ["a1"]
-    # A mark that stands is an answer, however old the epoch is.
+    # An existing mark is conclusive, however old the epoch is.
     become_process(monkeypatch, ProducerPool())
     sink.commit(commit_of(1), old, store)
     assert values_in(kafka_broker, topic) == ["a1"]
 
 
-def test_how_long_marks_are_kept_is_asked_of_the_broker(kafka_broker: KafkaBroker) -> None:
+def test_the_retention_of_marks_is_read_from_the_broker(kafka_broker: KafkaBroker) -> None:
     assert (
         marks.mark_retention_ms(ClientSettings.of({"bootstrap.servers": kafka_broker.bootstrap})) == 7 * 24 * 3_600_000
     )
@@ -491,17 +494,17 @@ def test_messages_of_a_selector_go_to_their_topics_in_one_transaction(kafka_brok
 
 
 @pytest.mark.parametrize("delivery", ["at-least-once", "none"])
-def test_weaker_promises_send_while_the_epoch_runs(
-    kafka_broker: KafkaBroker, store: Store, delivery: Delivery, kept: ProducerPool
+def test_weaker_guarantees_send_while_the_epoch_runs(
+    kafka_broker: KafkaBroker, store: Store, delivery: Delivery, open_producers: ProducerPool
 ) -> None:
     topic = new_topic(kafka_broker, 1)
     sink = sink_of(kafka_broker.bootstrap, topic, delivery)
     for epoch in (1, 2):
         assert staged(sink, store, epoch, [f"a{epoch}"]) == [{"records": 1}]
     if delivery == "none":
-        for _, producer in kept._open.values():
+        for _, producer in open_producers._open.values():
             producer.client.flush()
-    assert len(kept) == 1
+    assert len(open_producers) == 1
     assert values_in(kafka_broker, topic) == ["a1", "a2"]
 
 
@@ -509,7 +512,7 @@ def test_weaker_promises_send_while_the_epoch_runs(
 def test_a_small_buffer_of_the_producer_is_waited_for(
     kafka_broker: KafkaBroker, store: Store, delivery: Delivery
 ) -> None:
-    """Programs of Java's set buffer.memory, where the producer waits when it is full."""
+    """Settings of Java programs include buffer.memory, on which the producer blocks when it is full."""
     topic = new_topic(kafka_broker, 1)
     sink = sink_of(kafka_broker.bootstrap, topic, delivery, buffer_memory=200_000)
     values = [f"a{i:04}{'x' * 1_000}" for i in range(900)]
@@ -517,13 +520,13 @@ def test_a_small_buffer_of_the_producer_is_waited_for(
     assert values_in(kafka_broker, topic) == values
 
 
-def test_a_message_larger_than_the_producer_s_buffer_is_told(kafka_broker: KafkaBroker, store: Store) -> None:
+def test_a_message_larger_than_the_producers_buffer_is_reported(kafka_broker: KafkaBroker, store: Store) -> None:
     sink = sink_of(kafka_broker.bootstrap, new_topic(kafka_broker, 1), "at-least-once", buffer_memory=2_000)
     with pytest.raises(ConfigurationError, match=r"a message of 5,001 bytes is larger .*buffer\.memory.*Raise it"):
         staged(sink, store, 1, ["a" * 5_000])
 
 
-def test_without_a_promise_a_refused_message_is_lost_with_a_warning(
+def test_without_a_guarantee_a_rejected_message_is_lost_with_a_warning(
     kafka_broker: KafkaBroker, store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic = kafka_broker.create_topic(fresh_name("t"), 1, max_message_bytes="1000")
@@ -552,7 +555,7 @@ def test_at_least_once_fails_the_epoch_when_the_broker_does_not_acknowledge(
     assert values_in(kafka_broker, topic) == ["a1", "a2"]
 
 
-def test_a_job_goes_on_by_itself_when_the_broker_comes_back(kafka_broker: KafkaBroker, kafka_proxy: TcpProxy) -> None:
+def test_a_job_resumes_by_itself_when_the_broker_returns(kafka_broker: KafkaBroker, kafka_proxy: TcpProxy) -> None:
     from millstream.common.restart_strategy import RestartStrategies
 
     topic = new_topic(kafka_broker, 1)
@@ -570,14 +573,14 @@ def test_a_job_goes_on_by_itself_when_the_broker_comes_back(kafka_broker: KafkaB
 
 
 def _cut_once(broker: KafkaBroker, proxy: TcpProxy, topic: str) -> None:
-    """When some of the topic is there, cut the way to it for as long as a few attempts take."""
+    """Once the topic has some messages, cut the connection for the duration of a few attempts."""
     until("some messages", lambda: len(read_topic(broker.bootstrap, topic)) >= 3)
     proxy.cut()
     time.sleep(2.5)
     proxy.mend()
 
 
-def test_a_replay_compares_what_was_staged_and_sends_nothing(kafka_broker: KafkaBroker) -> None:
+def test_a_replay_compares_staged_output_and_sends_nothing(kafka_broker: KafkaBroker) -> None:
     for delivery in ("exactly-once", "at-least-once"):
         topic, name = new_topic(kafka_broker, 1), fresh_name("kafka-replay")
         sink = sink_of(kafka_broker.bootstrap, topic, delivery)
@@ -596,35 +599,35 @@ def test_a_replay_compares_what_was_staged_and_sends_nothing(kafka_broker: Kafka
         assert sorted(values_in(kafka_broker, topic)) == ["A1", "A2", "B1"]
 
 
-# --- what is wrong is told -------------------------------------------------------------------------------------
+# --- errors ----------------------------------------------------------------------------------------------------
 
 
 def started_with(sink: KafkaSink) -> None:
     run(lambda env: env.add_source(Script(["a"], type_info=Types.STRING())).sink_to(sink))
 
 
-def test_a_broker_that_nobody_reaches_is_told_at_the_start() -> None:
+def test_an_unreachable_broker_is_reported_at_the_start() -> None:
     with pytest.raises(ConnectorAwayError, match=r"Kafka at 127\.0\.0\.1:1.* does not answer.*Connection refused"):
         started_with(sink_of("127.0.0.1:1", "t", delivery_timeout_ms=1000))
 
 
-def test_a_topic_that_is_missing_is_told_at_the_start(kafka_broker: KafkaBroker) -> None:
+def test_a_missing_topic_is_reported_at_the_start(kafka_broker: KafkaBroker) -> None:
     with pytest.raises(ConnectorError, match=r"topic 'nowhere-at-all' does not exist.*Create it"):
         started_with(sink_of(kafka_broker.bootstrap, "nowhere-at-all", delivery_timeout_ms=1500))
 
 
-def test_a_property_that_nobody_knows_is_told_at_the_start(kafka_broker: KafkaBroker) -> None:
+def test_an_unknown_property_is_reported_at_the_start(kafka_broker: KafkaBroker) -> None:
     with pytest.raises(ConfigurationError, match=r"refuses the properties: No such configuration property.*nonsense"):
         started_with(sink_of(kafka_broker.bootstrap, "t", nonsense=1))
 
 
-def test_a_message_too_large_for_the_producer_is_refused_before_it_is_committed(kafka_broker: KafkaBroker) -> None:
+def test_a_message_too_large_for_the_producer_is_rejected_before_the_commit(kafka_broker: KafkaBroker) -> None:
     sink = sink_of(kafka_broker.bootstrap, new_topic(kafka_broker))
     with pytest.raises(JobFailedError, match=r"1,048,5\d\d bytes is larger than max\.request\.size"):
         run(lambda env: env.add_source(Script(["a" * 1_048_520], type_info=Types.STRING())).sink_to(sink))
 
 
-def test_a_message_too_large_for_the_topic_waits_until_the_topic_takes_it(
+def test_a_message_too_large_for_the_topic_is_retried_until_the_topic_accepts_it(
     kafka_broker: KafkaBroker, store: Store
 ) -> None:
     from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
@@ -646,7 +649,7 @@ def test_a_message_too_large_for_the_topic_waits_until_the_topic_takes_it(
 
 
 @pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
-def test_what_a_topic_refuses_for_ever_is_not_tried_again(
+def test_a_permanently_rejected_message_is_not_retried(
     kafka_broker: KafkaBroker, store: Store, delivery: Delivery
 ) -> None:
     sink = sink_of(kafka_broker.bootstrap, new_topic(kafka_broker, 1, cleanup_policy="compact"), delivery)
@@ -656,19 +659,19 @@ def test_what_a_topic_refuses_for_ever_is_not_tried_again(
     assert not isinstance(raised.value, ConnectorAwayError)
 
 
-def test_a_transaction_timeout_that_the_broker_does_not_allow_is_told_at_the_start(kafka_broker: KafkaBroker) -> None:
+def test_a_transaction_timeout_above_the_brokers_limit_is_reported_at_the_start(kafka_broker: KafkaBroker) -> None:
     with pytest.raises(ConnectorError, match=r"transaction\.max\.timeout\.ms"):
         started_with(sink_of(kafka_broker.bootstrap, new_topic(kafka_broker), transaction_timeout_ms=86_400_000))
 
 
-def test_a_topic_selector_that_names_no_topic_is_told_with_the_record(kafka_broker: KafkaBroker, store: Store) -> None:
+def test_an_invalid_topic_of_a_selector_is_reported_with_the_record(kafka_broker: KafkaBroker, store: Store) -> None:
     sink = sink_of(kafka_broker.bootstrap, "unused")
     sink.serializer = replace(sink.serializer, topic=None, selector=lambda value: None)  # type: ignore[arg-type,return-value]
     with pytest.raises(ProgramError, match=r"topic selector returned None for 'a1'"):
         staged(sink, store, 1, ["a1"])
 
 
-def test_no_secret_is_in_what_is_shown(kafka_broker: KafkaBroker) -> None:
+def test_no_secret_is_shown(kafka_broker: KafkaBroker) -> None:
     sink = sink_of(
         kafka_broker.bootstrap,
         "t",

@@ -1,4 +1,4 @@
-"""The program that docs/connectors/kafka-sink.md prints writes what the page says."""
+"""The program of docs/connectors/kafka-sink.md writes the documented messages."""
 
 from __future__ import annotations
 

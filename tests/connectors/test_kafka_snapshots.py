@@ -1,4 +1,4 @@
-"""A Kafka job's epochs replay, and a job that begins from one of them knows where all partitions begin."""
+"""A Kafka job's epochs replay, and a job restored from one of them uses its starting offsets of all partitions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def program(bootstrap: str, topic: str, out: Collect, **settings: Any) -> Callab
     return build
 
 
-def test_every_epoch_replays_to_what_was_committed(kafka_broker: KafkaBroker, unique_name: str) -> None:
+def test_every_kafka_epoch_replays_to_its_committed_result(kafka_broker: KafkaBroker, unique_name: str) -> None:
     kafka_broker.create_topic(unique_name, 2)
     producer = producer_of(kafka_broker.bootstrap, transactional_id=unique_name)
     producer.init_transactions(60)
@@ -60,10 +60,10 @@ def test_every_epoch_replays_to_what_was_committed(kafka_broker: KafkaBroker, un
 
 
 @pytest.mark.parametrize("as_copy", [False, True], ids=["fork", "savepoint in its own folder"])
-def test_a_job_that_begins_from_another_s_epoch_begins_where_that_one_decided(
+def test_a_job_restored_from_anothers_epoch_uses_its_starting_offsets(
     kafka_broker: KafkaBroker, unique_name: str, as_copy: bool
 ) -> None:
-    """Of partition 1 nothing was read when the epoch was committed. It begins where `latest` was then, all the same."""
+    """Partition 1 had no records when the epoch was committed. It starts at that moment's `latest` all the same."""
     bootstrap, out = kafka_broker.bootstrap, Collect()
     kafka_broker.create_topic(unique_name, 2)
     for partition in range(2):

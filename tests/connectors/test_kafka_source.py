@@ -1,4 +1,4 @@
-"""KafkaSource on a real broker: what other programs wrote is read, once, from where the program said."""
+"""KafkaSource on a real broker: records of other producers are read exactly once, from the configured offsets."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def builder(broker: KafkaBroker, *topics: str) -> KafkaSourceBuilder:
 
 
 def read(source: Any, **options: Any) -> tuple[list[Any], Result]:
-    """What a job with this source gives out, and the job."""
+    """The output of a job with this source, and the job."""
     out = Collect()
 
     def build(env: StreamExecutionEnvironment) -> None:
@@ -83,7 +83,7 @@ def values(source: Any, **options: Any) -> list[Any]:
     return sorted(read(source, **options)[0])
 
 
-# --- what is read -----------------------------------------------------------------------------------------------
+# --- records ----------------------------------------------------------------------------------------------------
 
 
 def test_all_partitions_are_read_to_their_ends(kafka_broker: KafkaBroker, unique_name: str) -> None:
@@ -94,7 +94,7 @@ def test_all_partitions_are_read_to_their_ends(kafka_broker: KafkaBroker, unique
     assert got == sorted(f"{partition}-{n}" for partition in range(3) for n in range(4))
 
 
-def test_only_committed_transactions_are_read_and_marks_at_the_end_end_a_range(
+def test_only_committed_transactions_are_read_and_trailing_markers_end_a_range(
     kafka_broker: KafkaBroker, unique_name: str
 ) -> None:
     kafka_broker.create_topic(unique_name, 1)
@@ -111,7 +111,7 @@ def test_only_committed_transactions_are_read_and_marks_at_the_end_end_a_range(
         assert [at.offset for at in result.manifests[-1].sources["in"].values()] == [22]
 
 
-def test_an_open_transaction_holds_its_records_and_later_ones_back(kafka_broker: KafkaBroker, unique_name: str) -> None:
+def test_an_open_transaction_blocks_its_records_and_later_ones(kafka_broker: KafkaBroker, unique_name: str) -> None:
     kafka_broker.create_topic(unique_name, 1)
     produce(kafka_broker.bootstrap, unique_name, ["before"])
     producer = producer_of(kafka_broker.bootstrap, transactional_id=unique_name)
@@ -127,13 +127,13 @@ def test_an_open_transaction_holds_its_records_and_later_ones_back(kafka_broker:
     producer.abort_transaction(60)
 
 
-def test_null_values_are_left_out_and_compaction_leaves_gaps(kafka_broker: KafkaBroker, unique_name: str) -> None:
+def test_null_values_are_skipped_and_compaction_leaves_gaps(kafka_broker: KafkaBroker, unique_name: str) -> None:
     kafka_broker.create_topic(unique_name, 1)
     produce(kafka_broker.bootstrap, unique_name, ["a", None, "b", None], key=b"k")
     assert values(builder(kafka_broker, unique_name).set_bounded(LATEST).build(), epoch_records=1) == ["a", "b"]
 
 
-def test_rows_carry_what_else_a_record_has(kafka_broker: KafkaBroker, unique_name: str) -> None:
+def test_rows_have_the_records_metadata(kafka_broker: KafkaBroker, unique_name: str) -> None:
     kafka_broker.create_topic(unique_name, 2, retention_ms="-1")
     headers = [("trace", b"\xff"), ("trace", b"2")]
     produce(kafka_broker.bootstrap, unique_name, ['{"n": 7}'], 1, key="k", headers=headers, timestamp=1_700_000_000_123)
@@ -158,7 +158,7 @@ def test_rows_carry_what_else_a_record_has(kafka_broker: KafkaBroker, unique_nam
     }
 
 
-def test_the_time_of_a_record_is_kafka_s(kafka_broker: KafkaBroker, unique_name: str) -> None:
+def test_the_timestamp_of_a_record_is_kafkas(kafka_broker: KafkaBroker, unique_name: str) -> None:
     kafka_broker.create_topic(unique_name, 1, retention_ms="-1")
     produce(kafka_broker.bootstrap, unique_name, ["a"], timestamp=1_700_000_000_123)
     out, source = Collect(), builder(kafka_broker, unique_name).set_bounded(LATEST).build()
@@ -167,7 +167,7 @@ def test_the_time_of_a_record_is_kafka_s(kafka_broker: KafkaBroker, unique_name:
     assert [record.timestamp for record in result.of(out)] == [1_700_000_000_123]
 
 
-def test_a_record_that_cannot_be_read_is_named_by_its_place(kafka_broker: KafkaBroker, unique_name: str) -> None:
+def test_a_malformed_record_is_reported_with_its_position(kafka_broker: KafkaBroker, unique_name: str) -> None:
     kafka_broker.create_topic(unique_name, 1)
     produce(kafka_broker.bootstrap, unique_name, ['{"n": 1}', "{poison"])
     schema = JsonRowDeserializationSchema.builder().type_info(Types.ROW_NAMED(["n"], [Types.LONG()])).build()
@@ -176,7 +176,7 @@ def test_a_record_that_cannot_be_read_is_named_by_its_place(kafka_broker: KafkaB
         read(source)
 
 
-def test_records_that_cannot_be_read_go_where_the_program_says(kafka_broker: KafkaBroker, unique_name: str) -> None:
+def test_malformed_records_go_to_the_side_output(kafka_broker: KafkaBroker, unique_name: str) -> None:
     kafka_broker.create_topic(unique_name, 1)
     for key, value in ((b"1", '{"n": 1}'), (b"2", "{poison"), (b"bad", '{"n": 3}'), (None, '{"n": 4}')):
         produce(kafka_broker.bootstrap, unique_name, [value], key=key)
@@ -210,10 +210,10 @@ class Number(DeserializationSchema):
         return Types.LONG()
 
 
-def test_a_backlog_of_large_records_is_read_in_epochs_of_bounded_bytes_and_told(
+def test_a_backlog_of_large_records_is_read_in_epochs_of_bounded_bytes_and_reported(
     kafka_broker: KafkaBroker, unique_name: str
 ) -> None:
-    """An epoch's records are planned before anybody knows how large they are: the range ends where its bytes do."""
+    """Epochs are planned before record sizes are known: a range ends at its byte limit."""
     kafka_broker.create_topic(unique_name, 2)
     for partition in range(2):
         large = [f"{partition}-{n:02}-{'x' * 500_000}" for n in range(60)]
@@ -235,15 +235,15 @@ def test_a_backlog_of_large_records_is_read_in_epochs_of_bounded_bytes_and_told(
             before = at
     assert [value[:4] for value in result[out] if value[0] == "0"] == [f"0-{n:02}" for n in range(60)]
     assert len(result[out]) == before == 120
-    # About: what a consumer has fetched ahead, 8 MB of each partition, is given out in one piece.
+    # Approximate: the consumer's prefetched records, 8 MB per partition, are emitted at once.
     assert max(read_sizes) <= 24_000_000, read_sizes
     assert behind == sorted(behind, reverse=True) and behind[0] > 0 and behind[-1] == 0, behind
 
 
-# --- where it begins and ends -----------------------------------------------------------------------------------
+# --- starting and stopping offsets ------------------------------------------------------------------------------
 
 
-def test_starting_and_stopping_offsets_are_flink_s(kafka_broker: KafkaBroker, unique_name: str) -> None:
+def test_starting_and_stopping_offsets_match_flinks(kafka_broker: KafkaBroker, unique_name: str) -> None:
     kafka_broker.create_topic(unique_name, 2, retention_ms="-1")
     producer = producer_of(kafka_broker.bootstrap)
     for number in range(6):
@@ -261,7 +261,7 @@ def test_starting_and_stopping_offsets_are_flink_s(kafka_broker: KafkaBroker, un
     assert got(at.timestamp(9999), LATEST) == []
     assert got(EARLIEST, at.timestamp(1001)) == ["0-0", "1-0"]
     assert got(LATEST, LATEST) == []
-    # A job above has told the group that it stands at 1; where no offset is given, that is where to begin.
+    # A job above committed offset 1 to the group, the default starting position.
     assert got(at.offsets({first: 5}), LATEST) == ["0-5", "1-1", "1-2", "1-3", "1-4", "1-5"]
     assert got(at.offsets({first: 99, second: 3}), LATEST) == [
         "0-0",
@@ -277,9 +277,7 @@ def test_starting_and_stopping_offsets_are_flink_s(kafka_broker: KafkaBroker, un
     assert got(EARLIEST, at.offsets({first: 1, second: 2})) == ["0-0", "1-0", "1-1"]
 
 
-def test_committed_offsets_are_where_the_last_job_of_the_group_stood(
-    kafka_broker: KafkaBroker, unique_name: str
-) -> None:
+def test_committed_offsets_are_those_of_the_groups_last_job(kafka_broker: KafkaBroker, unique_name: str) -> None:
     kafka_broker.create_topic(unique_name, 1)
     produce(kafka_broker.bootstrap, unique_name, ["a", "b"])
     source = builder(kafka_broker, unique_name).set_group_id(unique_name).set_bounded(LATEST)
@@ -292,7 +290,7 @@ def test_committed_offsets_are_where_the_last_job_of_the_group_stood(
     assert values(source.build()) == ["c"]
 
 
-def test_the_older_consumer_begins_where_the_group_stands(kafka_broker: KafkaBroker, unique_name: str) -> None:
+def test_the_legacy_consumer_starts_at_the_groups_offsets(kafka_broker: KafkaBroker, unique_name: str) -> None:
     kafka_broker.create_topic(unique_name, 1)
     produce(kafka_broker.bootstrap, unique_name, ["a", "b"])
     properties = {"bootstrap.servers": kafka_broker.bootstrap, "group.id": unique_name}
@@ -304,8 +302,8 @@ def test_the_older_consumer_begins_where_the_group_stands(kafka_broker: KafkaBro
     assert values(again, epochs=1) == ["a", "b", "c"]
 
 
-def test_a_restart_begins_where_the_first_start_decided(kafka_broker: KafkaBroker, unique_name: str) -> None:
-    """`latest` is what was newest at the first start, also of a partition that was not read before the restart."""
+def test_a_restart_uses_the_starting_offsets_of_the_first_start(kafka_broker: KafkaBroker, unique_name: str) -> None:
+    """`latest` is the end at the first start, also of a partition not read before the restart."""
     kafka_broker.create_topic(unique_name, 2)
     for partition in range(2):
         produce(kafka_broker.bootstrap, unique_name, [f"old-{partition}"], partition)
@@ -317,7 +315,7 @@ def test_a_restart_begins_where_the_first_start_decided(kafka_broker: KafkaBroke
     assert values(source.build(), epochs=3, store=unique_name) == ["new-1"]
 
 
-def test_a_new_partition_is_found_and_read_from_its_beginning(kafka_broker: KafkaBroker, unique_name: str) -> None:
+def test_a_new_partition_is_discovered_and_read_from_its_beginning(kafka_broker: KafkaBroker, unique_name: str) -> None:
     kafka_broker.create_topic(unique_name, 1)
     produce(kafka_broker.bootstrap, unique_name, ["old"])
     source = builder(kafka_broker, unique_name).set_starting_offsets(LATEST)
@@ -333,7 +331,7 @@ def test_a_new_partition_is_found_and_read_from_its_beginning(kafka_broker: Kafk
     assert got == ["new-0", "new-1"]
 
 
-def test_topics_are_found_by_a_pattern(kafka_broker: KafkaBroker, unique_name: str) -> None:
+def test_topics_are_matched_by_a_pattern(kafka_broker: KafkaBroker, unique_name: str) -> None:
     for ending in ("-a", "-b", "-bb"):
         kafka_broker.create_topic(unique_name + ending, 1)
         produce(kafka_broker.bootstrap, unique_name + ending, [ending])
@@ -341,7 +339,7 @@ def test_topics_are_found_by_a_pattern(kafka_broker: KafkaBroker, unique_name: s
     assert values(source) == ["-a", "-b"]
 
 
-def test_chosen_partitions_are_read_and_no_others(kafka_broker: KafkaBroker, unique_name: str) -> None:
+def test_only_configured_partitions_are_read(kafka_broker: KafkaBroker, unique_name: str) -> None:
     kafka_broker.create_topic(unique_name, 3)
     for partition in range(3):
         produce(kafka_broker.bootstrap, unique_name, [str(partition)], partition)
@@ -351,7 +349,7 @@ def test_chosen_partitions_are_read_and_no_others(kafka_broker: KafkaBroker, uni
         read(builder(kafka_broker).set_partitions({KafkaTopicPartition(unique_name, 7)}).set_bounded(LATEST).build())
 
 
-# --- ranges, again and again ------------------------------------------------------------------------------------
+# --- repeated ranges --------------------------------------------------------------------------------------------
 
 
 Gaps = tuple[ClientSettings, Partition, dict[int, bytes], int]
@@ -364,7 +362,7 @@ def gaps(kafka_broker: KafkaBroker) -> Gaps:
 
 @cache
 def _gaps(broker: KafkaBroker) -> Gaps:
-    """A partition with committed and aborted transactions and plain records; what of it may be read, and its end."""
+    """A partition with committed and aborted transactions and plain records; its readable records, and its end."""
     topic = broker.create_topic("ranges-with-gaps", 1)
     producer = producer_of(broker.bootstrap, transactional_id=topic)
     producer.init_transactions(60)
@@ -393,10 +391,10 @@ def _gaps(broker: KafkaBroker) -> Gaps:
 
 @given(st.lists(st.tuples(st.integers(0, 200), st.integers(0, 200), st.booleans()), max_size=8), st.integers(1, 50))
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_sequence_of_ranges_reads_what_is_in_them(
+def test_any_sequence_of_ranges_reads_their_records(
     gaps: Gaps, bounds: list[tuple[int, int, bool]], batch_records: int
 ) -> None:
-    """Also when a range goes on where the last one ended, goes back, is given up in the middle, or comes in pieces."""
+    """Also if a range continues the last one, repeats earlier offsets, is aborted half-way, or arrives in batches."""
     with mock.patch.object(consumers, "_BATCH_RECORDS", batch_records):
         _check_ranges(gaps, bounds)
 
@@ -417,8 +415,8 @@ def _check_ranges(gaps: Gaps, bounds: list[tuple[int, int, bool]]) -> None:
             assert [m.offset() for m in messages] == sorted(m.offset() for m in messages)
 
 
-def test_ranges_that_follow_one_another_keep_one_consumer(gaps: Gaps) -> None:
-    """But for one that is made anew when it is known that ranges end in marks."""
+def test_consecutive_ranges_reuse_one_consumer(gaps: Gaps) -> None:
+    """Except one that is recreated when ranges are known to end in transaction markers."""
     client, partition, records, end = gaps
     close_consumers()
     got = []
@@ -431,17 +429,15 @@ def test_ranges_that_follow_one_another_keep_one_consumer(gaps: Gaps) -> None:
     close_consumers()
 
 
-# --- what goes wrong --------------------------------------------------------------------------------------------
+# --- failures ---------------------------------------------------------------------------------------------------
 
 
-def test_a_topic_that_is_not_there_is_an_error_that_names_it(kafka_broker: KafkaBroker, unique_name: str) -> None:
+def test_a_missing_topic_is_reported_by_name(kafka_broker: KafkaBroker, unique_name: str) -> None:
     with pytest.raises(ConnectorError, match=f"has no topic '{unique_name}'.*kafka-topics.sh --create"):
         read(builder(kafka_broker, unique_name).set_bounded(LATEST).build())
 
 
-def test_offsets_that_have_aged_out_are_an_error_that_says_how_to_go_on(
-    kafka_broker: KafkaBroker, unique_name: str
-) -> None:
+def test_expired_offsets_are_an_error_with_the_next_step(kafka_broker: KafkaBroker, unique_name: str) -> None:
     kafka_broker.create_topic(unique_name, 1)
     produce(kafka_broker.bootstrap, unique_name, ["a", "b", "c"])
     source = builder(kafka_broker, unique_name)
@@ -452,7 +448,7 @@ def test_offsets_that_have_aged_out_are_an_error_that_says_how_to_go_on(
         read(source.build(), epochs=9, store=unique_name)
 
 
-def test_a_topic_made_anew_under_its_old_name_is_an_error(kafka_broker: KafkaBroker, unique_name: str) -> None:
+def test_a_recreated_topic_is_an_error(kafka_broker: KafkaBroker, unique_name: str) -> None:
     kafka_broker.create_topic(unique_name, 1)
     produce(kafka_broker.bootstrap, unique_name, ["a", "b"])
     source = builder(kafka_broker, unique_name)
@@ -464,7 +460,7 @@ def test_a_topic_made_anew_under_its_old_name_is_an_error(kafka_broker: KafkaBro
         read(source.build(), epochs=9, store=unique_name)
 
 
-def test_a_topic_that_vanishes_before_its_range_is_read_is_told_soon(
+def test_a_topic_deleted_before_its_range_is_read_is_reported_quickly(
     kafka_broker: KafkaBroker, unique_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(consumers, "_SILENCE_S", 2.0)
@@ -478,7 +474,7 @@ def test_a_topic_that_vanishes_before_its_range_is_read_is_told_soon(
         list(read_range(client, Partition(unique_name, 0), 0, 2, lambda: False))
 
 
-def test_brokers_that_are_not_there_are_an_error_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_brokers_are_an_error_in_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("millstream.connectors.kafka.source.PATIENCE_S", 6.0)
     source = KafkaSource.builder().set_bootstrap_servers("127.0.0.1:1").set_topics("t").set_bounded(LATEST)
     source.set_property("sasl.password", "hush-hush").set_property("sasl.username", "me")
@@ -488,7 +484,7 @@ def test_brokers_that_are_not_there_are_an_error_in_time(monkeypatch: pytest.Mon
     assert "hush-hush" not in str(failure.value)
 
 
-def test_a_broker_that_dies_and_comes_back_is_waited_for(kafka_broker: KafkaBroker, unique_name: str) -> None:
+def test_a_broker_that_restarts_is_waited_for(kafka_broker: KafkaBroker, unique_name: str) -> None:
     kafka_broker.create_topic(unique_name, 2)
     for partition in range(2):
         produce(kafka_broker.bootstrap, unique_name, [f"{partition}-{n:04}" for n in range(1000)], partition)
@@ -516,7 +512,7 @@ def test_no_secret_is_in_a_plan_or_a_manifest(kafka_broker: KafkaBroker, unique_
 
 
 def _can(act: Callable[[], object]) -> bool:
-    """Whether Kafka did it; what was changed a moment ago may not be known everywhere yet."""
+    """Whether Kafka did it; a change made a moment ago may not have reached every broker."""
     try:
         act()
     except KafkaException:
@@ -524,7 +520,7 @@ def _can(act: Callable[[], object]) -> bool:
     return True
 
 
-# --- beside KafkaSource -----------------------------------------------------------------------------------------
+# --- combinations -----------------------------------------------------------------------------------------------
 
 
 def test_files_are_read_first_and_then_the_topic(kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path) -> None:
@@ -549,7 +545,7 @@ def test_streams_of_a_metadata_service_are_topics(kafka_broker: KafkaBroker, uni
     assert values(source.build()) == ["a", "b"]
 
 
-def test_a_network_that_is_cut_while_ranges_are_read_is_waited_for(
+def test_a_network_outage_while_ranges_are_read_is_waited_for(
     kafka_broker: KafkaBroker, kafka_proxy: TcpProxy, unique_name: str
 ) -> None:
     kafka_broker.create_topic(unique_name, 1)
@@ -559,7 +555,7 @@ def test_a_network_that_is_cut_while_ranges_are_read_is_waited_for(
         until("some epochs", lambda: len(MemoryStore(unique_name).list("manifests")) > 2)
         for _ in range(3):
             kafka_proxy.cut()
-            time.sleep(0.3)  # an outage, not a wait for something
+            time.sleep(0.3)  # an outage, not a wait for records
             kafka_proxy.mend()
             time.sleep(0.3)
 
@@ -571,10 +567,8 @@ def test_a_network_that_is_cut_while_ranges_are_read_is_waited_for(
     assert got == [f"{n:04}" for n in range(1000)]
 
 
-def test_a_partition_that_is_behind_holds_event_time_back_and_loses_nothing(
-    kafka_broker: KafkaBroker, unique_name: str
-) -> None:
-    """Time is kept per partition: what one has far ahead does not make another's records late."""
+def test_a_lagging_partition_holds_the_watermark_and_loses_nothing(kafka_broker: KafkaBroker, unique_name: str) -> None:
+    """Watermarks are per partition: one partition far ahead does not make another's records late."""
     kafka_broker.create_topic(unique_name, 2, retention_ms="-1")
     for partition, step_ms in ((0, 60_000), (1, 10)):
         for n in range(20):
@@ -591,8 +585,10 @@ def test_a_partition_that_is_behind_holds_event_time_back_and_loses_nothing(
 
 
 @pytest.mark.parametrize("bounded", [True, False])
-def test_it_keeps_every_promise_of_a_source(kafka_broker: KafkaBroker, unique_name: str, bounded: bool) -> None:
-    """The kit that third parties check their sources with, on partitions with aborted transactions in them."""
+def test_the_source_passes_the_kit_with_aborted_transactions(
+    kafka_broker: KafkaBroker, unique_name: str, bounded: bool
+) -> None:
+    """The public source kit, on partitions that contain aborted transactions."""
     kafka_broker.create_topic(unique_name, 2)
     producer = producer_of(kafka_broker.bootstrap, transactional_id=unique_name)
     producer.init_transactions(60)

@@ -1,4 +1,4 @@
-"""The programs of the page on reading Kafka run as they are printed."""
+"""The programs of the page on reading Kafka run as printed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from test_small_pages import defined
 from millstream.testing import Collect, run
 
 
-def test_the_page_reads_what_it_says(kafka_broker: KafkaBroker) -> None:
+def test_the_kafka_source_pages_programs_read_the_documented_records(kafka_broker: KafkaBroker) -> None:
     kafka_broker.create_topic("orders", 1)
     produce(kafka_broker.bootstrap, "orders", ['{"user": "ann", "cents": 250}'], key="ann", headers={"trace": b"7"})
     page = defined("kafka.md", BROKERS=kafka_broker.bootstrap)

@@ -1,4 +1,6 @@
-"""Kafka as tables, on a real broker: keys, metadata, where reading begins and ends, and each promise of the sink."""
+"""Kafka tables on a real broker: keys, metadata, starting and stopping offsets, and each delivery guarantee of the
+sink.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ def define(t_env: TableEnvironment, name: str, columns: str, broker: KafkaBroker
     t_env.execute_sql(f"CREATE TABLE {name} ({columns}) WITH ({clauses})")
 
 
-# A broker removes messages of long ago at once.
+# A broker immediately removes messages older than its retention.
 BEGAN_S = int(time.time()) - 600
 ENDS = {"scan__startup__mode": "earliest-offset", "scan__bounded__mode": "latest-offset"}
 
@@ -77,7 +79,7 @@ def test_rows_with_keys_and_metadata(t_env: TableEnvironment, kafka_broker: Kafk
         ({"scan__bounded__mode": "specific-offsets", "scan__bounded__specific_offsets": "partition:0,offset:1"}, [0]),
     ],
 )  # fmt: skip
-def test_where_reading_begins_and_ends(
+def test_starting_and_stopping_options(
     t_env: TableEnvironment, kafka_broker: KafkaBroker, unique_name: str, options: dict[str, str], expected: list[int]
 ) -> None:
     kafka_broker.create_topic(unique_name, 1)
@@ -105,7 +107,7 @@ def test_rows_are_written_as_messages(
     consumer = Consumer(
         {"bootstrap.servers": kafka_broker.bootstrap, "group.id": f"{unique_name}-x", "auto.offset.reset": "earliest"}
     )
-    consumer.subscribe([unique_name])  # what is committed may be seen a moment later
+    consumer.subscribe([unique_name])  # committed messages may become visible a moment later
     messages = []
     while len(messages) < 2:
         message = next_message(consumer)
@@ -120,7 +122,7 @@ def test_rows_are_written_as_messages(
     ]
 
 
-def test_a_message_that_is_no_row_is_named(
+def test_a_malformed_message_is_reported_with_its_position(
     t_env: TableEnvironment, kafka_broker: KafkaBroker, unique_name: str
 ) -> None:
     kafka_broker.create_topic(unique_name, 1)

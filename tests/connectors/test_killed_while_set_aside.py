@@ -1,4 +1,4 @@
-"""A driver that is killed (-9) while it sets rows aside: each row is then in the table or in the folder, once."""
+"""A driver killed (-9) while it dead-letters rows: each row is then either in the table or in the folder, once."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("steps", [2, 3, 5, 8], ids=["listed", "published", "half written", "written"])
-def test_a_driver_killed_while_rows_are_set_aside_leaves_each_in_one_place(
+def test_a_driver_killed_while_dead_lettering_leaves_each_row_in_one_place(
     postgres_server: PostgresServer, unique_name: str, tmp_path: Path, steps: int
 ) -> None:
     postgres_server.execute(f"create table {unique_name} (id int, v text, check (v <> 'bad'))")

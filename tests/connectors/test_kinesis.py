@@ -1,4 +1,4 @@
-"""Kinesis and Firehose, against moto's server, which imitates them: requests and answers are real, AWS is not."""
+"""Kinesis and Firehose, against moto's server, which imitates them: requests and responses are real, AWS is not."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def put(server: MotoServer, stream: str, texts: Sequence[str], key: str | None =
 
 
 def stored(server: MotoServer, stream: str) -> list[tuple[str, str]]:
-    """Data and key of all that is in a stream, shard after shard."""
+    """Data and key of every record of a stream, shard by shard."""
     client, found = server.client("kinesis"), []
     for shard in client.list_shards(StreamName=stream)["Shards"]:
         at = client.get_shard_iterator(StreamName=stream, ShardId=shard["ShardId"], ShardIteratorType="TRIM_HORIZON")
@@ -78,7 +78,7 @@ def opened(server: MotoServer, stream: str, start: StartRule = TRIM_HORIZON) -> 
 
 
 def read(source: KinesisSource, split: Split, start: Any, stop: Any) -> tuple[list[str], Any]:
-    """The values of a range, and where it ended."""
+    """The values of a range, and its end position."""
     items, values = source.read(split, start, stop), []
     while True:
         try:
@@ -87,7 +87,7 @@ def read(source: KinesisSource, split: Split, start: Any, stop: Any) -> tuple[li
             return values, end.value
 
 
-def test_what_a_job_writes_another_one_reads_with_its_arrival_times(moto_server: MotoServer, stream: str) -> None:
+def test_written_records_are_read_with_their_arrival_times(moto_server: MotoServer, stream: str) -> None:
     texts = [f"text {n}" for n in range(1_200)]
     before_ms = time.time_ns() // 1_000_000
     sink = (
@@ -122,7 +122,7 @@ def test_a_job_reads_all_shards_of_its_streams(moto_server: MotoServer, stream: 
     assert sorted(found, key=int) == [str(n) for n in range(100)]
 
 
-def test_a_range_reads_at_most_so_many_and_the_next_goes_on_behind_it(moto_server: MotoServer, stream: str) -> None:
+def test_a_range_is_bounded_and_the_next_continues_at_its_end(moto_server: MotoServer, stream: str) -> None:
     put(moto_server, stream, [str(n) for n in range(10)], key="one")
     source = opened(moto_server, stream)
     split, counts, found = _with_records(source), [], []
@@ -154,13 +154,13 @@ def test_bytes_end_a_range_early(moto_server: MotoServer, stream: str) -> None:
 
 
 def test_latest_is_decided_once(moto_server: MotoServer, stream: str) -> None:
-    """A driver that finds the first one's decision in the manifest does not skip what came meanwhile."""
+    """A driver that reads the first one's decision from the manifest does not skip records that arrived in between."""
     put(moto_server, stream, ["old"], key="one")
     first = opened(moto_server, stream, LATEST)
     positions = {}
     for split in first.splits(NOW):
         stop = first.reach(split, split.start, 10, NOW)
-        assert stop != split.start  # looked at, so that an epoch writes down where it begins
+        assert stop != split.start  # discovered, so that an epoch records its start position
         positions[split.name] = read(first, split, split.start, stop)[1]
     put(moto_server, stream, ["new"], key="one")
     second = opened(moto_server, stream, LATEST)
@@ -174,14 +174,14 @@ def test_latest_is_decided_once(moto_server: MotoServer, stream: str) -> None:
 
 
 def next_moment_ms() -> int:
-    """A time that is later than all that has happened."""
+    """A time later than every event so far."""
     before_ms = time.time_ns() // 1_000_000
     while (now_ms := time.time_ns() // 1_000_000) <= before_ms + 1:
         time.sleep(0.001)
     return now_ms
 
 
-def test_at_timestamp_begins_with_what_came_then(moto_server: MotoServer, stream: str) -> None:
+def test_at_timestamp_starts_with_the_records_after_it(moto_server: MotoServer, stream: str) -> None:
     put(moto_server, stream, ["old"], key="one")
     at_ms = next_moment_ms()
     put(moto_server, stream, ["new"], key="one")
@@ -192,8 +192,8 @@ def test_at_timestamp_begins_with_what_came_then(moto_server: MotoServer, stream
     assert run(lambda env: env.add_source(source).sink_to(out), epochs=1)[out] == ["new"]
 
 
-def test_shards_that_come_of_a_split_are_found_and_wait_for_its_end(moto_server: MotoServer, unique_name: str) -> None:
-    """moto goes on to put records into the shard that was split, so there are none here: tests/fast has the rest."""
+def test_child_shards_are_discovered_and_wait_for_their_parent(moto_server: MotoServer, unique_name: str) -> None:
+    """moto still puts records into the shard that was split, so there are none here: tests/fast covers the rest."""
     client = moto_server.client("kinesis")
     client.create_stream(StreamName=unique_name, ShardCount=1)
     source = opened(moto_server, unique_name, LATEST)
@@ -208,7 +208,7 @@ def test_shards_that_come_of_a_split_are_found_and_wait_for_its_end(moto_server:
     assert all(source.reach(child, child.start, 10, LATER) != child.start for child in children)
 
 
-def test_a_record_that_cannot_be_read_is_told_with_its_place_or_goes_to_the_side_output(
+def test_a_malformed_record_is_reported_with_its_position_or_goes_to_the_side_output(
     moto_server: MotoServer, stream: str
 ) -> None:
     put(moto_server, stream, ["nonsense"])
@@ -235,7 +235,7 @@ def staged(sink: AwsSink, store: MemoryStore, values: list[str]) -> Any:
     return writer.stage()
 
 
-def test_nothing_is_seen_before_the_epoch_is_committed_and_all_of_it_comes_again_when_repeated(
+def test_records_are_invisible_before_the_commit_and_repeated_by_a_repeated_commit(
     moto_server: MotoServer, stream: str
 ) -> None:
     store = MemoryStore(f"kinesis-{stream}")
@@ -247,7 +247,7 @@ def test_nothing_is_seen_before_the_epoch_is_committed_and_all_of_it_comes_again
     assert stored(moto_server, stream) == [("a", "out-0"), ("b", "out-0")] * 2
 
 
-def test_large_records_are_sent_in_requests_that_kinesis_takes(moto_server: MotoServer, stream: str) -> None:
+def test_large_records_are_sent_within_kinesis_request_limits(moto_server: MotoServer, stream: str) -> None:
     store = MemoryStore(f"kinesis-{stream}")
     sink = AwsSink(STREAMS, address(moto_server), stream, SimpleStringSchema())
     texts = [f"{n:05d}" + "x" * 500_000 for n in range(15)]
@@ -255,7 +255,7 @@ def test_large_records_are_sent_in_requests_that_kinesis_takes(moto_server: Moto
     assert sorted(text for text, _ in stored(moto_server, stream)) == texts
 
 
-def test_firehose_takes_what_a_job_writes(moto_server: MotoServer, unique_name: str) -> None:
+def test_firehose_delivers_written_records(moto_server: MotoServer, unique_name: str) -> None:
     s3, name = moto_server.client("s3"), unique_name
     s3.create_bucket(Bucket=name)
     moto_server.client("firehose").create_delivery_stream(
@@ -282,7 +282,9 @@ def test_firehose_takes_what_a_job_writes(moto_server: MotoServer, unique_name: 
 
 
 def test_the_source_passes_the_kit(moto_server: MotoServer, stream: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kinesis_source, "_PEEK_S", 0.0)  # the kit reads the same again at once, and moto may be asked
+    monkeypatch.setattr(
+        kinesis_source, "_PEEK_S", 0.0
+    )  # the kit repeats its reads immediately, without moto's rate limit
     texts = [f"t{n}" for n in range(40)]
     put(moto_server, stream, texts)
     nowhere = Broken("a missing stream", lambda: consumer(moto_server, "nosuch"), ["nosuch"])
@@ -312,7 +314,7 @@ def test_the_sink_passes_the_kit(moto_server: MotoServer, unique_name: str) -> N
 
 
 def test_firehose_passes_the_kit(moto_server: MotoServer, unique_name: str) -> None:
-    """Firehose has no reader: what was delivered is in the objects of its bucket."""
+    """Firehose has no reader: delivered records are in the objects of its bucket."""
     s3, firehose, made = moto_server.client("s3"), moto_server.client("firehose"), set[str]()
 
     def name_of(place: str) -> str:
@@ -342,7 +344,7 @@ def test_firehose_passes_the_kit(moto_server: MotoServer, unique_name: str) -> N
 # --- bad input -----------------------------------------------------------------------------------------------------
 
 
-def test_a_stream_that_is_not_there_is_told_without_keys(moto_server: MotoServer) -> None:
+def test_a_missing_stream_is_reported_without_credentials(moto_server: MotoServer) -> None:
     source = FlinkKinesisConsumer("nowhere", SimpleStringSchema(), properties(moto_server))
     with pytest.raises(MillstreamError, match=r"Kinesis stream 'nowhere' at http.* does not exist") as refusal:
         run(lambda env: env.add_source(source).print(), epochs=1)
@@ -353,7 +355,7 @@ def test_a_stream_that_is_not_there_is_told_without_keys(moto_server: MotoServer
             run(lambda env, sink=sink: env.from_collection(["a"], Types.STRING()).sink_to(sink))
 
 
-def test_a_connection_that_is_cut_is_told_and_the_same_succeeds_when_it_is_mended(
+def test_a_cut_connection_is_reported_and_the_retry_succeeds(
     moto_server: MotoServer, stream: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(clients, "PATIENCE_S", 0.5)
@@ -378,7 +380,7 @@ def test_a_connection_that_is_cut_is_told_and_the_same_succeeds_when_it_is_mende
     assert sorted(text for text, _ in stored(moto_server, stream)) == ["a", "b"]
 
 
-def test_a_record_that_is_too_large_stops_the_job_before_it_is_committed(moto_server: MotoServer, stream: str) -> None:
+def test_an_oversized_record_fails_the_job_before_the_commit(moto_server: MotoServer, stream: str) -> None:
     sink = AwsSink(STREAMS, address(moto_server), stream, SimpleStringSchema(), limits=SendLimits(record_bytes=100))
     with pytest.raises(MillstreamError, match=r"a record has .* bytes with its key, but at most 100 are allowed"):
         run(lambda env: env.from_collection(["x" * 100], Types.STRING()).sink_to(sink))

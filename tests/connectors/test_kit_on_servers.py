@@ -1,4 +1,4 @@
-"""Every connector of ours that needs a server passes the kit that we give to others, on the real one."""
+"""Every connector of ours that needs a server passes the public connector kit, on the real server."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ TEXTS = [f"{letter}{n}" for n in range(5) for letter in "abc"]
 
 @pytest.fixture(autouse=True)
 def _a_busy_server_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No restart strategy stands behind the kit: what does not answer for 10 s would fail it."""
+    """The kit has no restart strategy: a server that does not respond for 10 s would fail it."""
     monkeypatch.setattr(patience, "PATIENCE_S", PATIENCE_S)
 
 
@@ -130,7 +130,7 @@ def test_postgres_sink_by_key(postgres_server: PostgresServer, unique_name: str)
 
     rows = [
         Row(word=f"w{n}", n=n) for n in range(14)
-    ]  # each key once: which of two comes last is for the stream to say
+    ]  # each key once: the order of two writes is defined by the stream
     check_sink(make, read, records=rows, type_info=WORDS, crash_points=10)
 
 
@@ -204,7 +204,7 @@ def test_redis_values(redis_server: RedisServer, unique_name: str) -> None:
 
 
 def test_http_sink_with_a_receiver_that_knows_keys(http_service: HttpService) -> None:
-    """A receiver that takes a key once, as the sink asks of it: then every record is there once."""
+    """A receiver that deduplicates by key, as the sink requires: then every record is present once."""
 
     def read(place: str) -> list[str]:
         bodies = {
@@ -225,7 +225,7 @@ def test_http_sink_with_a_receiver_that_knows_keys(http_service: HttpService) ->
 
 
 def test_rabbitmq_source(rabbit_server: RabbitServer, unique_name: str) -> None:
-    """Endless: what the queue holds is read, and stays readable from the job's store when it has left the queue."""
+    """Unbounded: the queue's messages are read, and stay readable from the job's store after they left the queue."""
     config = RMQConnectionConfig.Builder().set_uri(rabbit_server.url).build()
     connection = rabbit_server.connect()
     channel = connection.channel()
@@ -233,12 +233,12 @@ def test_rabbitmq_source(rabbit_server: RabbitServer, unique_name: str) -> None:
     for text in TEXTS:
         channel.basic_publish("", unique_name, text.encode())
     connection.close()
-    # A queue that is missing is made, as Flink's source does.
+    # A missing queue is declared, as Flink's source does.
     check_source(RMQSource(config, unique_name, False, SimpleStringSchema()), expected=TEXTS)
 
 
 def test_rabbitmq_sink(rabbit_server: RabbitServer, unique_name: str) -> None:
-    """A reader takes messages away, so what was taken before counts as well."""
+    """A reader consumes messages, so earlier reads count as well."""
     config = RMQConnectionConfig.Builder().set_uri(rabbit_server.url).build()
     taken: dict[str, list[str]] = defaultdict(list)
 

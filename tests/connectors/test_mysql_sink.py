@@ -1,4 +1,4 @@
-"""The database sink on a real MariaDB: the same promises as on PostgreSQL, in MySQL's words."""
+"""The database sink on a real MariaDB: the same guarantees as on PostgreSQL, in MySQL's dialect."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def rows_of(server: MariadbServer, table: str) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("url_form", ["mysql://", "jdbc:mysql://", "jdbc:mariadb://"])
-def test_changes_follow_their_kind_and_crashes_double_nothing(
+def test_changes_are_applied_by_row_kind_and_crashes_duplicate_nothing(
     url_form: str, mariadb_server: MariadbServer, table: str
 ) -> None:
     changes = [
@@ -100,7 +100,7 @@ def test_a_connection_cut_after_any_byte_of_the_transaction_leaves_every_row_onc
     sink.close()
 
 
-def test_two_drivers_that_publish_the_same_epochs_at_once_write_each_once(
+def test_two_concurrent_drivers_write_each_epoch_once_to_mysql(
     mariadb_server: MariadbServer, table: str, unique_name: str
 ) -> None:
     mariadb_server.execute(f"alter table {table} drop primary key")
@@ -122,7 +122,7 @@ def test_two_drivers_that_publish_the_same_epochs_at_once_write_each_once(
         sink.close()
 
 
-def test_values_of_every_type_come_back(mariadb_server: MariadbServer, unique_name: str) -> None:
+def test_values_of_every_type_round_trip(mariadb_server: MariadbServer, unique_name: str) -> None:
     mariadb_server.execute(
         f"create table {unique_name} (t text, b bool, d double, x blob, da date, ti time(6), ts datetime(6), "
         "i datetime(6), n decimal(20, 3), j json) default charset utf8mb4"
@@ -170,7 +170,7 @@ def refused(server: MariadbServer, table: str, rows: list[Row], key: Any = ()) -
     return str(refusal.value)
 
 
-def test_what_the_table_cannot_take_is_told_and_never_cut(mariadb_server: MariadbServer, table: str) -> None:
+def test_values_that_do_not_fit_are_rejected_and_never_truncated(mariadb_server: MariadbServer, table: str) -> None:
     message = refused(mariadb_server, table, [Row(word="x" * 51, n=1)])
     assert "'word' is longer than the column, which is varchar(50)" in message
     assert "the table does not exist" in refused(mariadb_server, "nowhere", words(1))
@@ -179,7 +179,7 @@ def test_what_the_table_cannot_take_is_told_and_never_cut(mariadb_server: Mariad
     assert "has no transactions" in refused(mariadb_server, table, words(1))
 
 
-def test_a_login_that_is_refused_is_not_tried_again(mariadb_server: MariadbServer) -> None:
+def test_a_rejected_login_to_mysql_is_not_retried(mariadb_server: MariadbServer) -> None:
     sink = DatabaseSink(url_of(mariadb_server), "t", password="hushhush", patience_s=60)
     with pytest.raises(ProgramError, match="Access denied") as refusal:
         sink._connector.opened(None)
@@ -190,10 +190,10 @@ def test_a_login_that_is_refused_is_not_tried_again(mariadb_server: MariadbServe
     ("index", "shown"),
     [("unique key i (n)", "i (n)"), ("unique key i (word(3), n)", "i (n, …)"), ("unique key i (word(3))", "i (…)")],
 )
-def test_rows_are_not_put_by_key_into_a_table_where_they_would_overwrite_others(
+def test_an_upsert_that_could_overwrite_other_rows_is_rejected(
     index: str, shown: str, mariadb_server: MariadbServer, table: str
 ) -> None:
-    """ON DUPLICATE KEY UPDATE hits whichever index a row collides with: a row of another key would vanish."""
+    """ON DUPLICATE KEY UPDATE uses whichever index a row collides with: a row of another key would be overwritten."""
     mariadb_server.execute(f"alter table {table} add {index}")
     mariadb_server.execute(f"insert into {table} values ('a', 1), ('b', 2), ('c', 3)")
     message = refused(mariadb_server, table, [Row.of_kind(RowKind.UPDATE_AFTER, word="d", n=3)], "word")
@@ -202,20 +202,20 @@ def test_rows_are_not_put_by_key_into_a_table_where_they_would_overwrite_others(
     assert rows_of(mariadb_server, table) == [("a", 1), ("b", 2), ("c", 3)]
 
 
-def test_a_unique_index_that_holds_the_whole_key_is_no_obstacle(mariadb_server: MariadbServer, table: str) -> None:
+def test_a_unique_index_that_contains_the_whole_key_is_accepted(mariadb_server: MariadbServer, table: str) -> None:
     mariadb_server.execute(f"alter table {table} add unique key i (n, word)")
     sink = DatabaseSink(url_of(mariadb_server), table, key="word")
     run(lambda env: env.from_collection([Row(word="a", n=1), Row(word="a", n=2)], type_info=WORDS).sink_to(sink))
     assert rows_of(mariadb_server, table) == [("a", 2)]
 
 
-def test_a_key_of_first_letters_is_none(mariadb_server: MariadbServer, table: str) -> None:
-    """An index on the first letters of a column says nothing of the rest of them."""
+def test_a_prefix_index_is_no_key(mariadb_server: MariadbServer, table: str) -> None:
+    """An index on a prefix of a column does not cover the rest of it."""
     mariadb_server.execute(f"alter table {table} drop primary key, add unique key i (word(3))")
     assert "word is not unique in the table (unique are: i (…))" in refused(mariadb_server, table, words(1), "word")
 
 
-def test_an_index_that_is_made_while_the_job_runs_overwrites_nothing(
+def test_an_index_created_while_the_job_runs_overwrites_nothing(
     mariadb_server: MariadbServer, table: str, unique_name: str
 ) -> None:
     store, sink = MemoryStore(unique_name), table_sink(url_of(mariadb_server), table, ["word"]).opened(None)

@@ -1,4 +1,4 @@
-"""A hunt for planted secrets: in every file, line of output and command line of a run that has them in its tables."""
+"""Planted secrets: no file, output or command line of a run with secrets in its tables contains them."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_planted_secrets_are_in_no_file_output_or_command_line(
 
 
 def watch_command_lines(process: psutil.Process, lines: set[str]) -> None:
-    """The command lines of a process and its children, as everybody on the machine can list them."""
+    """The command lines of a process and its children, as any user of the machine can list them."""
     with contextlib.suppress(psutil.Error):
         while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
             for each in [process, *process.children(recursive=True)]:

@@ -1,4 +1,6 @@
-"""Rows and changes of a real PostgreSQL table: each exactly once, in order, whole transactions, whatever breaks."""
+"""Rows and changes of a real PostgreSQL table: each exactly once, in order, in whole transactions, through every
+failure.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +72,7 @@ def reader(postgres_server: PostgresServer, table: str, unique_name: str) -> Ite
 
 
 def test_a_job_mirrors_a_table_that_is_written_while_it_starts(postgres_server: PostgresServer, table: str) -> None:
-    """Rows are written before, while and after slot and copy are made: none is missing, none comes twice."""
+    """Rows are written before, while and after slot and copy are created: none is lost or duplicated."""
     mirror = f"{table}m"
     query(postgres_server, f"create table {mirror} (like {table} including all)")
     written = threading.Event()
@@ -101,13 +103,13 @@ def test_a_job_mirrors_a_table_that_is_written_while_it_starts(postgres_server: 
     epochs = 0
     while not any(change.id == 1000 for change in changes):
         epochs += 1
-        # Each run goes on where the last one was stopped.
+        # Each run resumes the stopped one.
         changes.extend(run(build, epochs=epochs, epoch_records=200, store=name)[out])
     writing.join()
     assert mirrored(changes) == rows_of(postgres_server, table) == rows_of(postgres_server, mirror)
 
 
-def test_a_bounded_job_ends_with_what_was_there(postgres_server: PostgresServer, table: str) -> None:
+def test_a_bounded_job_ends_with_the_existing_rows(postgres_server: PostgresServer, table: str) -> None:
     query(postgres_server, f"insert into {table} select i, 'a', i from generate_series(1, 50) i")
     out = Collect()
 
@@ -119,7 +121,7 @@ def test_a_bounded_job_ends_with_what_was_there(postgres_server: PostgresServer,
 
 
 def test_every_epoch_can_be_replayed_while_the_log_is_kept(postgres_server: PostgresServer, table: str) -> None:
-    """What a replay reads again, from the copy and from the log, and what it stages, is what was committed."""
+    """A replay reads from the copy and the log, and stages, exactly the committed rows."""
     query(postgres_server, f"create table {table}m (like {table} including all)")
     query(postgres_server, f"insert into {table} select i, 'a', i from generate_series(1, 30) i")
     name = f"replayed-{table}"
@@ -150,7 +152,7 @@ def test_every_epoch_can_be_replayed_while_the_log_is_kept(postgres_server: Post
 
 
 def write_transactions(server: PostgresServer, table: str, seed: int, transactions: int) -> None:
-    """Random changes, some of them rolled back, as some clients make them at once."""
+    """Random changes, some of them rolled back, as concurrent clients make them."""
     rng = random.Random(seed)
     with psycopg.connect(url_of(server)) as connection:
         for _ in range(transactions):
@@ -172,7 +174,7 @@ def write_transactions(server: PostgresServer, table: str, seed: int, transactio
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_any_history_read_in_any_ranges_gives_the_table(
+def test_any_history_read_in_any_ranges_yields_the_table(
     seed: int, postgres_server: PostgresServer, table: str, reader: Callable[..., Reader]
 ) -> None:
     rng = random.Random(seed)
@@ -181,7 +183,7 @@ def test_any_history_read_in_any_ranges_gives_the_table(
     for part in range(6):
         write_transactions(postgres_server, table, 100 * seed + part, 15)
         if rng.random() < 0.5:
-            read.epoch(rng.choice([1, 3, 50]), commits=False)  # it died, and is read with other ranges
+            read.epoch(rng.choice([1, 3, 50]), commits=False)  # it crashed, and is read with other ranges
         for _ in range(rng.randrange(3)):
             read.epoch(rng.choice([1, 3, 50]))
     query(postgres_server, f"insert into {table} values (-1, 'last', 0)")
@@ -189,7 +191,7 @@ def test_any_history_read_in_any_ranges_gives_the_table(
     assert mirrored(read.rows) == rows_of(postgres_server, table)
 
 
-def test_a_range_gives_the_same_rows_again_until_no_kept_epoch_needs_it(
+def test_a_range_is_repeatable_until_no_retained_epoch_needs_it(
     postgres_server: PostgresServer, table: str, reader: Callable[..., Reader]
 ) -> None:
     read = reader()
@@ -212,10 +214,10 @@ def test_a_range_gives_the_same_rows_again_until_no_kept_epoch_needs_it(
         ids(*ranges[1])
 
 
-def test_a_reader_that_is_lost_or_ahead_changes_nothing(
+def test_a_lost_or_advanced_reader_slot_changes_nothing(
     postgres_server: PostgresServer, table: str, reader: Callable[..., Reader], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The slot beside the slot only makes reading cheaper. Here it is ahead, then gone."""
+    """The second slot only makes reading cheaper. Here it is ahead, then missing."""
     monkeypatch.setattr(log_watch, "_BEHIND_BYTES_MAX", 1)
     read = reader()
     (split,) = read.source.splits(CONTEXT)
@@ -241,7 +243,7 @@ def test_a_reader_that_is_lost_or_ahead_changes_nothing(
     assert [row.id for row in read.rows] == list(range(7))
 
 
-def test_a_slot_that_is_moved_just_before_it_is_read_loses_nothing(
+def test_a_slot_advanced_just_before_reading_loses_nothing(
     postgres_server: PostgresServer, table: str, reader: Callable[..., Reader], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read = reader()
@@ -268,7 +270,7 @@ def test_a_slot_that_is_moved_just_before_it_is_read_loses_nothing(
     assert ids == [1, 2]
 
 
-def test_a_connection_lost_in_the_middle_of_a_range_gives_the_rest_once(
+def test_a_connection_lost_in_the_middle_of_a_range_reads_the_rest_once(
     postgres_server: PostgresServer, table: str, reader: Callable[..., Reader]
 ) -> None:
     read = reader()
@@ -289,8 +291,8 @@ def test_a_connection_lost_in_the_middle_of_a_range_gives_the_rest_once(
     assert ids == list(range(1, 40001))
 
 
-def test_a_fork_reads_on_with_a_slot_of_its_own(postgres_server: PostgresServer, table: str, tmp_path: Path) -> None:
-    """Both jobs go on side by side, each with every change once, also after the first has let go of the log."""
+def test_a_fork_continues_with_its_own_slot(postgres_server: PostgresServer, table: str, tmp_path: Path) -> None:
+    """Both jobs continue independently, each with every change once, also after the first has released the log."""
     query(postgres_server, f"insert into {table} select i, 'a', i from generate_series(1, 100) i")
     tables = [f"{table}a", f"{table}b"]
     for name in tables:
@@ -325,7 +327,7 @@ def test_a_fork_reads_on_with_a_slot_of_its_own(postgres_server: PostgresServer,
     assert slots == [(4,)]
 
 
-def test_the_backlog_is_about_what_stands_in_the_log(
+def test_the_backlog_approximates_the_size_of_the_log(
     postgres_server: PostgresServer, table: str, reader: Callable[..., Reader]
 ) -> None:
     read = reader()
@@ -341,7 +343,9 @@ def test_the_backlog_is_about_what_stands_in_the_log(
     assert read.source.backlog(split, read.positions[split.name], CONTEXT) in (0, None)
 
 
-def test_a_transaction_is_never_cut(postgres_server: PostgresServer, table: str, reader: Callable[..., Reader]) -> None:
+def test_a_transaction_is_never_split(
+    postgres_server: PostgresServer, table: str, reader: Callable[..., Reader]
+) -> None:
     read = reader()
     query(postgres_server, f"insert into {table} select i, 'a', i from generate_series(1, 3000) i")
     query(postgres_server, f"insert into {table} values (5000, 'b', 0)")
@@ -351,7 +355,7 @@ def test_a_transaction_is_never_cut(postgres_server: PostgresServer, table: str,
     assert [size for size in sizes if size] == [3000, 1]
 
 
-def test_an_epoch_that_may_have_few_bytes_ends_with_a_transaction(
+def test_an_epoch_with_a_small_byte_limit_ends_at_a_transaction(
     postgres_server: PostgresServer, table: str, reader: Callable[..., Reader]
 ) -> None:
     read = reader()
@@ -375,7 +379,7 @@ def test_an_epoch_that_may_have_few_bytes_ends_with_a_transaction(
     assert len(ids) == len(set(ids)) == 45 and at == stop
 
 
-def test_a_server_killed_while_changes_are_read_tells_each_once(
+def test_a_server_killed_while_changes_are_read_emits_each_once(
     postgres_server: PostgresServer, table: str, reader: Callable[..., Reader]
 ) -> None:
     read = reader()
@@ -390,7 +394,7 @@ def test_a_server_killed_while_changes_are_read_tells_each_once(
     assert mirrored(read.rows) == rows_of(postgres_server, table)
 
 
-def test_what_other_tables_write_moves_the_slot_on_without_rows(
+def test_writes_to_other_tables_advance_the_slot_without_rows(
     postgres_server: PostgresServer, table: str, reader: Callable[..., Reader], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_watch, "_EMPTY_BYTES_MAX", 200_000)
@@ -407,9 +411,7 @@ def test_what_other_tables_write_moves_the_slot_on_without_rows(
 # --- the copy of the rows --------------------------------------------------------------------------------------
 
 
-def test_every_type_comes_the_same_from_the_copy_and_from_the_log(
-    postgres_server: PostgresServer, unique_name: str
-) -> None:
+def test_every_type_is_equal_in_the_copy_and_in_the_log(postgres_server: PostgresServer, unique_name: str) -> None:
     query(
         postgres_server,
         f"create table {unique_name} (id int primary key, s smallint, l bigint, r real, d double precision, b boolean, "
@@ -452,7 +454,7 @@ def test_every_type_comes_the_same_from_the_copy_and_from_the_log(
     drop_slots(postgres_server, unique_name)
 
 
-def test_a_value_that_no_column_can_hold_is_told(postgres_server: PostgresServer, table: str) -> None:
+def test_a_value_outside_its_columns_range_is_reported(postgres_server: PostgresServer, table: str) -> None:
     query(postgres_server, f"alter table {table} add column at date")
     query(postgres_server, f"insert into {table} values (1, 'a', 1, 'infinity')")
     with pytest.raises(MillstreamError, match=r"column 'at': found 'infinity', expected .*STRING accepts any value"):
@@ -477,7 +479,7 @@ def test_a_change_never_overtakes_the_row_it_changes(
     assert mirrored(read.rows) == rows_of(postgres_server, table)
 
 
-def test_a_start_that_died_before_it_was_whole_leaves_no_slot_behind(
+def test_a_crashed_start_leaves_no_slot_behind(
     postgres_server: PostgresServer, table: str, unique_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, copy_all = MemoryStore(unique_name), first_start.copy_table
@@ -501,7 +503,7 @@ def test_a_start_that_died_before_it_was_whole_leaves_no_slot_behind(
     read.source.close()
 
 
-def test_two_first_starts_at_once_leave_one_job_with_its_slot(
+def test_two_concurrent_first_starts_leave_one_job_with_its_slot(
     postgres_server: PostgresServer, table: str, unique_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, copy_all = MemoryStore(unique_name), first_start.copy_table
@@ -527,13 +529,13 @@ def test_two_first_starts_at_once_leave_one_job_with_its_slot(
     read.source.close()
 
 
-def test_a_driver_that_has_waited_for_another_to_begin_makes_nothing(
+def test_a_driver_that_waited_for_anothers_start_creates_nothing(
     postgres_server: PostgresServer, table: str, unique_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, look = MemoryStore(unique_name), changes_source.load_table
     monkeypatch.setattr(changes_source, "claim_name", lambda store, name: None)
     first = Reader(changes_of(postgres_server, table), store)
-    before = [None]  # the second looked before the first was done
+    before = [None]  # the second checked before the first was done
     monkeypatch.setattr(changes_source, "load_table", lambda *at: before.pop() if before else look(*at))
     with pytest.raises(FencedError, match="another driver has started this job"):
         Reader(changes_of(postgres_server, table), store)
@@ -542,7 +544,7 @@ def test_a_driver_that_has_waited_for_another_to_begin_makes_nothing(
     first.source.close()
 
 
-def test_a_table_is_not_rewritten_between_two_ranges_of_its_copy(
+def test_a_table_cannot_be_rewritten_between_two_ranges_of_its_copy(
     postgres_server: PostgresServer, table: str, reader: Callable[..., Reader], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     query(postgres_server, f"insert into {table} select i, repeat('a', 1000), i from generate_series(1, 100) i")
@@ -569,21 +571,21 @@ def test_a_table_is_not_rewritten_between_two_ranges_of_its_copy(
     assert len(refusals) > 2
 
 
-def test_a_mark_of_byte_order_that_begins_a_row_of_the_copy_is_kept() -> None:
+def test_a_byte_order_mark_at_the_start_of_a_copied_row_is_preserved() -> None:
     assert [column.to_pylist() for column in table_copy._parse("\ufeffa,b\n\ufeffc,\n".encode(), 2)] == [
         ["\ufeffa", "\ufeffc"],
         ["b", None],
     ]
 
 
-def test_a_table_that_others_inherit_from_is_refused(
+def test_a_table_with_inheriting_tables_is_rejected(
     postgres_server: PostgresServer, table: str, reader: Callable[..., Reader]
 ) -> None:
     query(postgres_server, f"create table {table}_heir () inherits ({table})")
     assert f"{table}_heir inherit from the table" in refusal(reader)
 
 
-def test_where_few_bytes_end_does_not_go_by_where_the_table_is_described(
+def test_the_end_of_a_small_byte_limit_does_not_depend_on_relation_messages(
     postgres_server: PostgresServer, table: str, reader: Callable[..., Reader]
 ) -> None:
     read = reader()
@@ -605,12 +607,14 @@ def test_where_few_bytes_end_does_not_go_by_where_the_table_is_described(
             except StopIteration as end:
                 return end.value
 
-    before = [end_of(size) for size in range(20, 200, 10)]  # the slot tells of the table before the range
+    before = [
+        end_of(size) for size in range(20, 200, 10)
+    ]  # the slot sends the table's relation message before the range
     query(postgres_server, f"select pg_replication_slot_advance('{slot}_r', '{lsn_text(start)}')")
     assert [end_of(size) for size in range(20, 200, 10)] == before
 
 
-def test_the_copy_is_removed_when_no_kept_epoch_needs_it(
+def test_the_copy_is_removed_when_no_retained_epoch_needs_it(
     postgres_server: PostgresServer, table: str, reader: Callable[..., Reader], unique_name: str
 ) -> None:
     query(postgres_server, f"insert into {table} select i, 'a', i from generate_series(1, 20) i")
@@ -632,10 +636,10 @@ def test_the_copy_is_removed_when_no_kept_epoch_needs_it(
     again.source.committed(read.positions)
 
 
-# --- keys only -------------------------------------------------------------------------------------------------
+# --- upserts ---------------------------------------------------------------------------------------------------
 
 
-def test_upserts_tell_of_the_row_before_no_more_than_its_key(
+def test_upserts_have_only_the_key_of_the_previous_row(
     postgres_server: PostgresServer, table: str, reader: Callable[..., Reader]
 ) -> None:
     query(postgres_server, f"alter table {table} replica identity default")
@@ -656,7 +660,7 @@ def test_upserts_tell_of_the_row_before_no_more_than_its_key(
     ]
 
 
-def test_a_large_value_that_an_update_did_not_touch_is_kept_or_told(
+def test_an_unchanged_toasted_value_is_retained_or_reported(
     postgres_server: PostgresServer, table: str, reader: Callable[..., Reader]
 ) -> None:
     query(postgres_server, f"alter table {table} alter column name set storage external")
@@ -672,7 +676,7 @@ def test_a_large_value_that_an_update_did_not_touch_is_kept_or_told(
         read.until(lambda: len(read.rows) == 5)
 
 
-# --- what is refused -------------------------------------------------------------------------------------------
+# --- rejections ------------------------------------------------------------------------------------------------
 
 
 def refusal(read: Callable[[], Any]) -> str:
@@ -681,7 +685,7 @@ def refusal(read: Callable[[], Any]) -> str:
     return str(refused.value)
 
 
-def test_a_table_that_does_not_tell_its_rows_before_a_change_is_refused(
+def test_a_table_without_full_replica_identity_is_rejected(
     postgres_server: PostgresServer, table: str, reader: Callable[..., Reader]
 ) -> None:
     query(postgres_server, f"alter table {table} replica identity default")
@@ -689,35 +693,35 @@ def test_a_table_that_does_not_tell_its_rows_before_a_change_is_refused(
     assert f"Run: ALTER TABLE public.{table} REPLICA IDENTITY FULL" in message and "upserts=True" in message
 
 
-def test_a_table_that_is_altered_or_truncated_is_told(
+def test_an_altered_or_truncated_table_is_reported(
     postgres_server: PostgresServer, table: str, reader: Callable[..., Reader]
 ) -> None:
     read = reader()
     query(postgres_server, f"alter table {table} add column more int")
     query(postgres_server, f"insert into {table} values (1, 'a', 1, 7)")
-    read.until(lambda: len(read.rows) == 1)  # a column more changes nothing
+    read.until(lambda: len(read.rows) == 1)  # an added column changes nothing
     query(postgres_server, f"truncate {table}")
     assert "the table was truncated" in refusal(lambda: read.until(lambda: len(read.rows) == 2))
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ("alter table {} drop column name", "column 'name' no longer exists"),
         ("alter table {} rename column name to title", "column 'name' no longer exists"),
         ("alter table {} alter column name type bytea using null", "column 'name' has another type"),
     ],
 )
-def test_a_table_that_lost_a_column_is_told(
-    change: str, told: str, postgres_server: PostgresServer, table: str, reader: Callable[..., Reader]
+def test_a_dropped_column_is_reported(
+    change: str, message: str, postgres_server: PostgresServer, table: str, reader: Callable[..., Reader]
 ) -> None:
     read = reader()
     query(postgres_server, change.format(table))
     query(postgres_server, f"insert into {table} (id) values (1)")
-    assert told in refusal(lambda: read.until(lambda: bool(read.rows)))
+    assert message in refusal(lambda: read.until(lambda: bool(read.rows)))
 
 
-def test_a_slot_that_was_dropped_is_told_at_the_start_and_while_reading(
+def test_a_dropped_slot_is_reported_at_the_start_and_while_reading(
     postgres_server: PostgresServer, table: str, reader: Callable[..., Reader], unique_name: str
 ) -> None:
     store = MemoryStore(unique_name)
@@ -733,14 +737,14 @@ def test_a_slot_that_was_dropped_is_told_at_the_start_and_while_reading(
     assert "was dropped, and its log may be lost. Start the job again" in message
 
 
-def test_positions_of_another_copy_are_refused(
+def test_positions_of_another_copy_are_rejected(
     postgres_server: PostgresServer, table: str, reader: Callable[..., Reader]
 ) -> None:
     read = reader()
     assert "in another copy of the table" in refusal(lambda: read.source.committed({"3f9a-changes": 7}))
 
 
-def test_a_publication_without_the_table_is_refused(
+def test_a_publication_without_the_table_is_rejected(
     postgres_server: PostgresServer, table: str, reader: Callable[..., Reader]
 ) -> None:
     query(postgres_server, f"create table {table}o (i int); create publication {table}p for table {table}o")
@@ -752,7 +756,7 @@ def test_a_publication_without_the_table_is_refused(
 
 
 @pytest.mark.parametrize("change", ["alter publication {}p drop table {}", "drop publication {}p"])
-def test_a_table_that_is_taken_out_of_its_publication_is_told(
+def test_a_table_removed_from_its_publication_is_reported(
     change: str,
     postgres_server: PostgresServer,
     table: str,
@@ -769,7 +773,7 @@ def test_a_table_that_is_taken_out_of_its_publication_is_told(
     assert "does not have the table, so changes" in message or "does not exist" in message
 
 
-def test_a_partitioned_table_and_names_of_any_kind_are_read(postgres_server: PostgresServer, unique_name: str) -> None:
+def test_a_partitioned_table_and_quoted_names_are_read(postgres_server: PostgresServer, unique_name: str) -> None:
     schema, name = f'"S {unique_name}"', '"' + 'Ünï "" %s.' + "x" * 40 + '"'
     query(postgres_server, f"create schema {schema}")
     query(postgres_server, f'create table {schema}.{name} (id int primary key, "N%s" text) partition by range (id)')
@@ -781,7 +785,7 @@ def test_a_partitioned_table_and_names_of_any_kind_are_read(postgres_server: Pos
     source = PostgresChanges(url_of(postgres_server), f"{schema}.{name}", slot="Odd slot " + "x" * 80)
     read = Reader(source, MemoryStore(unique_name))
     read.epoch()
-    query(postgres_server, f"update {schema}.{name} set id = 12 where id = 1")  # it moves to the other part
+    query(postgres_server, f"update {schema}.{name} set id = 12 where id = 1")  # it moves to the other partition
     query(postgres_server, f"insert into {schema}.{name} values (2, 'c')")
     read.until(lambda: any(row.id == 2 for row in read.rows))
     assert mirrored(read.rows) == {11: (11, "b"), 12: (12, "a"), 2: (2, "c")}
@@ -792,7 +796,7 @@ def test_a_partitioned_table_and_names_of_any_kind_are_read(postgres_server: Pos
     )
 
 
-def test_a_role_without_rights_is_told_what_it_needs(postgres_server: PostgresServer, table: str) -> None:
+def test_missing_replication_privileges_are_reported_by_name(postgres_server: PostgresServer, table: str) -> None:
     role = f"r{table[-12:]}"
     query(postgres_server, f"create role {role} login; grant select on {table} to {role}")
     url = url_of(postgres_server, user=role)
@@ -806,7 +810,7 @@ def test_a_role_without_rights_is_told_what_it_needs(postgres_server: PostgresSe
     assert "must be superuser or replication role" in message and f"ALTER ROLE {role} REPLICATION" in message
 
 
-def test_a_server_without_logical_log_is_told() -> None:
+def test_a_server_without_logical_decoding_is_reported() -> None:
     with with_server(PostgresServer(wal_level="replica")) as server:
         query(server, "create table t (id int primary key)")
         query(server, "alter table t replica identity full")
@@ -815,7 +819,7 @@ def test_a_server_without_logical_log_is_told() -> None:
         close_cached()
 
 
-def test_a_slot_that_has_lost_its_log_is_told() -> None:
+def test_a_slot_with_a_lost_log_is_reported() -> None:
     with with_server(PostgresServer(max_slot_wal_keep_size="1MB", min_wal_size="32MB", max_wal_size="32MB")) as server:
         query(server, "create table t (id int primary key, name text, n int)")
         query(server, "alter table t replica identity full")
@@ -834,7 +838,7 @@ def test_a_slot_that_has_lost_its_log_is_told() -> None:
         close_cached()
 
 
-def test_a_missing_table_and_a_wrong_type_are_told_at_the_users_line(
+def test_a_missing_table_and_a_wrong_type_are_reported_at_the_users_line(
     postgres_server: PostgresServer, table: str
 ) -> None:
     assert "there is no table nowhere" in refusal(lambda: PostgresChanges(url_of(postgres_server), "nowhere"))

@@ -1,4 +1,4 @@
-"""The programs of docs/connectors/postgres.md run as they are printed, on a real PostgreSQL, and run twice."""
+"""The programs of docs/connectors/postgres.md run as printed, on a real PostgreSQL, twice."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from millstream.testing import Collect, run
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "connectors" / "postgres.md"
 
 
-def test_the_page_does_what_it_says(postgres_server: PostgresServer) -> None:
+def test_the_postgres_pages_programs_run_twice(postgres_server: PostgresServer) -> None:
     query(
         postgres_server, "create table totals (word text primary key, n bigint); create table seen (word text, n int)"
     )

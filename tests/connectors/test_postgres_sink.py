@@ -1,4 +1,4 @@
-"""The database sink on a real PostgreSQL: rows and the name of their commit appear together, once, whatever breaks."""
+"""The database sink on a real PostgreSQL: rows and their commit's name appear together, once, through every failure."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def expected_rows(count: int, first: int = 0) -> list[tuple[str, int]]:
 # --- whole jobs ------------------------------------------------------------------------------------------------
 
 
-def test_a_job_that_crashes_between_epochs_adds_every_row_once(postgres_server: PostgresServer, table: str) -> None:
+def test_a_job_that_crashes_between_epochs_inserts_every_row_once(postgres_server: PostgresServer, table: str) -> None:
     script = [*words(10), CRASH, *words(10, 10), CRASH, *words(5, 20)]
 
     def build(env: StreamExecutionEnvironment) -> None:
@@ -83,7 +83,7 @@ def test_a_job_that_crashes_between_epochs_adds_every_row_once(postgres_server: 
     assert rows_of(postgres_server, table) == expected_rows(25)
 
 
-def test_changes_follow_their_kind(postgres_server: PostgresServer, keyed_table: str) -> None:
+def test_changes_are_applied_by_row_kind(postgres_server: PostgresServer, keyed_table: str) -> None:
     changes = [
         Row.of_kind(RowKind.INSERT, word="kept", n=1),
         Row.of_kind(RowKind.INSERT, word="gone", n=2),
@@ -106,9 +106,7 @@ def test_changes_follow_their_kind(postgres_server: PostgresServer, keyed_table:
         assert rows_of(postgres_server, keyed_table) == [("renamed", 3), ("kept", 10)]
 
 
-def test_names_of_any_kind_and_keys_of_several_columns_are_taken(
-    postgres_server: PostgresServer, unique_name: str
-) -> None:
+def test_quoted_names_and_composite_keys_are_supported(postgres_server: PostgresServer, unique_name: str) -> None:
     table, commits = f'"S {unique_name}"."Odd ""%s.t"', f'"S {unique_name}"."commits %s"'
     query(postgres_server, f'create schema "S {unique_name}"')
     query(postgres_server, f'create table {table} ("a b" text, "%s" int, n int not null, primary key ("%s", "a b"))')
@@ -122,7 +120,7 @@ def test_names_of_any_kind_and_keys_of_several_columns_are_taken(
         changes = env.from_collection(rows, type_info=rows_type)
         changes.sink_to(DatabaseSink(url, table, key=["a b", "%s"], commits_table=commits))
         keys = env.from_collection([Row("x", 1), Row("x", 1), Row("y", 1)], type_info=keys_type)
-        keys.sink_to(DatabaseSink(url, unique_name, key=["a", "b"]))  # there is nothing but the key
+        keys.sink_to(DatabaseSink(url, unique_name, key=["a", "b"]))  # the table has only key columns
 
     run(build)
     assert query(postgres_server, f"select * from {table}") == [("x", 1, 3)]
@@ -168,10 +166,10 @@ def test_a_plain_insert_into_a_view_works_as_in_jdbc(postgres_server: PostgresSe
     assert rows_of(postgres_server, table) == expected_rows(7)
 
 
-# --- one commit, and what may come between ---------------------------------------------------------------------
+# --- one commit, and possible failures ------------------------------------------------------------------------
 
 
-def test_a_commit_that_comes_again_or_late_changes_nothing(
+def test_a_repeated_or_late_commit_changes_nothing(
     postgres_server: PostgresServer, table: str, store: MemoryStore, open_sink: OpenSink
 ) -> None:
     sink = open_sink(url_of(postgres_server), table)
@@ -179,12 +177,12 @@ def test_a_commit_that_comes_again_or_late_changes_nothing(
     for commit, payloads in [(1, first), (1, first), (3, second), (3, second), (1, first)]:
         sink.commit(commit_id(commit, table), payloads, store)
     assert rows_of(postgres_server, table) == expected_rows(10)
-    # The same epoch of another job, a fork of this one say, is another commit.
+    # The same epoch of another job, such as a fork, is another commit.
     sink.commit(commit_id(1, f"{table}-fork"), first, store)
     assert len(rows_of(postgres_server, table)) == 16
 
 
-def test_two_drivers_that_publish_the_same_epochs_at_once_write_each_once(
+def test_two_concurrent_drivers_write_each_epoch_once(
     postgres_server: PostgresServer, table: str, store: MemoryStore, open_sink: OpenSink
 ) -> None:
     sinks = [open_sink(url_of(postgres_server), table) for _ in range(2)]
@@ -203,7 +201,7 @@ def test_two_drivers_that_publish_the_same_epochs_at_once_write_each_once(
 
 
 @pytest.mark.parametrize("stalled_commits", [True, False])
-def test_a_driver_that_stalls_in_its_transaction_holds_back_its_successor_and_doubles_nothing(
+def test_a_driver_stalled_in_its_transaction_blocks_its_successor_and_duplicates_nothing(
     stalled_commits: bool, postgres_server: PostgresServer, table: str, store: MemoryStore, open_sink: OpenSink
 ) -> None:
     sink = open_sink(url_of(postgres_server), table)
@@ -249,10 +247,10 @@ def test_a_connection_cut_after_any_byte_of_the_transaction_leaves_every_row_onc
         postgres_proxy.mend()
 
 
-def test_an_answer_that_never_comes_is_not_waited_for_without_end(
+def test_a_missing_response_is_waited_for_in_bounded_time(
     postgres_server: PostgresServer, postgres_proxy: TcpProxy, table: str, store: MemoryStore
 ) -> None:
-    """Something between keeps the connection and lets nothing through: the network's own time-outs see nothing."""
+    """The proxy holds the connection open and forwards nothing: the network's own time-outs do not apply."""
     sink: Any = table_sink(url_of(postgres_server, postgres_proxy.port), table)
     sink.timeouts = Timeouts(transaction_s=1.0)
     sink = sink.opened(None)
@@ -291,7 +289,7 @@ def test_a_commit_whose_acknowledgement_is_lost_is_recognised(
     assert rows_of(postgres_server, table) == expected_rows(5)
 
 
-def test_a_server_killed_between_and_within_commits_loses_and_doubles_nothing(
+def test_a_server_killed_between_and_within_commits_loses_and_duplicates_nothing(
     postgres_server: PostgresServer, table: str, store: MemoryStore, open_sink: OpenSink
 ) -> None:
     sink = open_sink(url_of(postgres_server), table)
@@ -314,7 +312,7 @@ def test_a_server_killed_between_and_within_commits_loses_and_doubles_nothing(
     assert done and rows_of(postgres_server, table) == expected_rows(24_000)
 
 
-def test_a_role_that_does_not_wait_for_the_disk_is_made_to(
+def test_synchronous_commit_is_enforced_for_every_role(
     postgres_server: PostgresServer, table: str, open_sink: OpenSink, unique_name: str
 ) -> None:
     role = f"r{unique_name[-12:]}"
@@ -324,7 +322,7 @@ def test_a_role_that_does_not_wait_for_the_disk_is_made_to(
     assert sink._connection.execute("show synchronous_commit").fetchone() == ("on",)
 
 
-# --- what is refused -------------------------------------------------------------------------------------------
+# --- rejections ------------------------------------------------------------------------------------------------
 
 
 def refused(server: PostgresServer, table: str, key: Any = (), rows: Any = None, type_info: Any = WORDS) -> str:
@@ -337,11 +335,11 @@ def refused(server: PostgresServer, table: str, key: Any = (), rows: Any = None,
     return str(refusal.value)
 
 
-def test_a_missing_table_is_told_before_anything_runs(postgres_server: PostgresServer) -> None:
+def test_a_missing_table_is_reported_before_the_job_starts(postgres_server: PostgresServer) -> None:
     assert "append to nowhere): the table does not exist. Create it first" in refused(postgres_server, "nowhere")
 
 
-def test_a_key_that_is_not_unique_is_refused(postgres_server: PostgresServer, keyed_table: str) -> None:
+def test_a_key_without_a_unique_index_is_rejected(postgres_server: PostgresServer, keyed_table: str) -> None:
     message = refused(postgres_server, keyed_table, key="n")
     assert f"n is not unique in the table (unique are: {keyed_table}_pkey (word))" in message
     assert "has the columns ['word', 'n'], not ['m']" in refused(postgres_server, keyed_table, key=["word", "m"])
@@ -356,20 +354,20 @@ def test_a_key_that_is_not_unique_is_refused(postgres_server: PostgresServer, ke
         ("alter table {0} add constraint {0}i exclude using btree (n with =)", "(n, …)"),
     ],
 )
-def test_rows_are_not_put_by_key_into_a_table_where_they_may_collide_otherwise(
+def test_an_upsert_that_may_violate_another_index_is_rejected(
     index: str, shown: str, postgres_server: PostgresServer, keyed_table: str
 ) -> None:
-    """The server would refuse the rows of an epoch that is committed in the job, and the job would never go on."""
+    """The server would reject rows of an epoch that the job has committed, and the job could never continue."""
     query(postgres_server, index.format(keyed_table))
     message = refused(postgres_server, keyed_table, key="word")
     assert f"has the unique index {keyed_table}i {shown} beside the key word" in message
     assert f"drop it (DROP INDEX {keyed_table}i)" in message
 
 
-def test_indexes_that_hold_the_key_itself_and_deferrable_ones_are_no_obstacle(
+def test_indexes_that_contain_the_key_and_deferrable_ones_are_accepted(
     postgres_server: PostgresServer, keyed_table: str
 ) -> None:
-    """Two rows trade the values of a deferrable constraint within an epoch: it looks when both are there."""
+    """Two rows swap the values of a deferrable constraint within an epoch: it is checked when both are written."""
     query(postgres_server, f"create unique index on {keyed_table} (n, word)")
     query(postgres_server, f"alter table {keyed_table} add unique (n) deferrable")
     query(postgres_server, f"insert into {keyed_table} values ('a', 1), ('b', 2)")
@@ -382,7 +380,7 @@ def test_indexes_that_hold_the_key_itself_and_deferrable_ones_are_no_obstacle(
     assert rows_of(postgres_server, keyed_table) == [("b", 1), ("a", 2)]
 
 
-def test_an_index_of_one_partition_alone_is_an_obstacle(postgres_server: PostgresServer, unique_name: str) -> None:
+def test_a_unique_index_on_one_partition_is_rejected(postgres_server: PostgresServer, unique_name: str) -> None:
     query(postgres_server, f"create table {unique_name} (word text primary key, n bigint) partition by hash (word)")
     part = f"{unique_name}p"
     query(postgres_server, f"create table {part} partition of {unique_name} for values with (modulus 1, remainder 0)")
@@ -393,14 +391,12 @@ def test_an_index_of_one_partition_alone_is_an_obstacle(postgres_server: Postgre
     assert f"has the unique index {part}i (n)" in refused(postgres_server, unique_name, key="word")
 
 
-def test_an_unlogged_table_is_refused(postgres_server: PostgresServer, table: str) -> None:
+def test_an_unlogged_table_is_rejected(postgres_server: PostgresServer, table: str) -> None:
     query(postgres_server, f"alter table {table} set unlogged")
     assert "is unlogged: a crash of the server empties it" in refused(postgres_server, table)
 
 
-def test_a_role_without_rights_is_told_what_it_needs(
-    postgres_server: PostgresServer, table: str, unique_name: str
-) -> None:
+def test_missing_privileges_are_reported_by_name(postgres_server: PostgresServer, table: str, unique_name: str) -> None:
     role = f"r{unique_name[-12:]}"
     query(postgres_server, f"create role {role} login; revoke create on schema public from public")
     own = f"{unique_name}commits"
@@ -420,7 +416,7 @@ def test_a_role_without_rights_is_told_what_it_needs(
     assert "but a table of commits has committer, epoch and committed_at" in message(table)
 
 
-def test_rows_that_the_table_cannot_take_are_told(postgres_server: PostgresServer, table: str) -> None:
+def test_rows_that_violate_the_table_are_reported(postgres_server: PostgresServer, table: str) -> None:
     message = refused(postgres_server, table, rows=[Row(word=None, n=1)])
     assert "'word' is null, but the column is NOT NULL" in message and '{"word": null, "n": 1}' in message
     message = refused(postgres_server, table, rows=[Row(word="a\0b", n=1)])
@@ -434,19 +430,19 @@ def test_rows_that_the_table_cannot_take_are_told(postgres_server: PostgresServe
     assert "the table has the columns ['word', 'n'], not ['m']" in message
 
 
-def test_a_change_without_a_key_to_find_its_row_by_is_refused(postgres_server: PostgresServer, table: str) -> None:
+def test_updates_without_a_key_are_rejected(postgres_server: PostgresServer, table: str) -> None:
     message = refused(postgres_server, table, rows=[Row.of_kind(RowKind.DELETE, word="a", n=1)])
     assert "found rows of kind -D" in message and "key=[...]" in message
 
 
-def test_a_key_that_is_none_and_records_without_a_type_are_refused(
+def test_an_unknown_key_column_and_untyped_records_are_rejected(
     postgres_server: PostgresServer, keyed_table: str
 ) -> None:
     assert "'word' of a record is None" in refused(postgres_server, keyed_table, "word", [Row(word=None, n=1)])
     assert "records without a type" in refused(postgres_server, keyed_table, rows=[("a", 1)], type_info=None)
 
 
-def test_a_database_that_stays_away_is_an_error_that_says_so_in_time(store: MemoryStore) -> None:
+def test_an_unreachable_database_is_reported_in_bounded_time(store: MemoryStore) -> None:
     sink = table_sink("postgresql://ann:hushhush@127.0.0.1:9/test", "t", patience_s=0.3)
     with pytest.raises(
         DatabaseUnavailableError, match=r"no success in \d+ tries within 0.3 s.*Connection refused"
@@ -455,13 +451,13 @@ def test_a_database_that_stays_away_is_an_error_that_says_so_in_time(store: Memo
     assert "hushhush" not in f"{away.value} {away.value.__cause__}"
 
 
-def test_a_login_that_is_refused_is_not_tried_again(postgres_server: PostgresServer) -> None:
+def test_a_rejected_login_is_not_retried(postgres_server: PostgresServer) -> None:
     sink = table_sink(url_of(postgres_server, user="nobody"), "t", patience_s=60)
     with pytest.raises(ProgramError, match='role "nobody" does not exist'):
         sink.opened(None)
 
 
-def test_the_password_is_in_no_text() -> None:
+def test_the_password_is_never_shown() -> None:
     sink = DatabaseSink("postgresql://ann:hushhush@db/sales?sslkey=hushhush", "t", key="word")
     connector: Any = sink._connector
     assert "hushhush" not in f"{sink!r} {connector.describe()} {connector.subject} {connector.address!r}"
@@ -469,12 +465,12 @@ def test_the_password_is_in_no_text() -> None:
     assert pickle.loads(pickle.dumps(connector)).address.password == "hushhush"
 
 
-def test_a_statement_with_another_number_of_parameters_is_refused() -> None:
+def test_a_statement_with_a_wrong_number_of_parameters_is_rejected() -> None:
     with pytest.raises(ProgramError, match=r"has 1 parameters \(\?\), and type_info has 2 fields"):
         statement_sink("postgresql://db/sales", "insert into t values (?)", WORDS)
 
 
-def test_a_row_that_does_not_fit_the_declared_type_is_told(store: MemoryStore) -> None:
+def test_a_row_of_another_type_than_declared_is_reported(store: MemoryStore) -> None:
     sink = statement_sink("postgresql://db/sales", "insert into t values (?, ?)", WORDS)
     with pytest.raises(TypeMismatchError):
         staged(sink, store, [("a", "b")], None)

@@ -1,4 +1,4 @@
-"""The rows of a real PostgreSQL table, once: in one snapshot, which can be read again whatever the table does."""
+"""The rows of a real PostgreSQL table, once: in one snapshot, readable again whatever happens to the table."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def test_a_job_reads_every_row_once(postgres_server: PostgresServer, table: str)
     assert sorted(read_all(postgres_server, table)) == list(range(1, 5001))
 
 
-def test_ranges_of_pages_make_up_the_table_while_it_is_written(
+def test_page_ranges_together_are_the_table_while_it_is_written(
     postgres_server: PostgresServer, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rows that are moved, added and removed while ranges are read are where the snapshot has them."""
+    """Rows moved, inserted and deleted while ranges are read are as in the snapshot."""
     query(postgres_server, f"update {table} set name = name || 'x' where id % 3 = 0")  # some pages are half empty
     copy_range = table_copy._copy_range
     with psycopg.connect(url_of(postgres_server), autocommit=True) as other:
@@ -70,7 +70,7 @@ def test_ranges_of_pages_make_up_the_table_while_it_is_written(
     source.close()
 
 
-def test_a_restarted_job_reads_what_it_stored_and_not_what_the_table_is_now(
+def test_a_restarted_job_reads_its_stored_snapshot_and_not_the_current_table(
     postgres_server: PostgresServer, table: str, unique_name: str
 ) -> None:
     store = MemoryStore(unique_name)
@@ -81,7 +81,7 @@ def test_a_restarted_job_reads_what_it_stored_and_not_what_the_table_is_now(
         assert ids == [11, 12, 13, 14]
         query(postgres_server, f"delete from {table}")
         source.close()
-    # One byte of the copy is changed: it is told, and no row is made up.
+    # One byte of the copy is changed: the damage is reported, and no wrong row is emitted.
     (file,) = (name for name in store.list("input") if name.endswith(".parquet"))
     data = bytearray(store.get(file))
     data[len(data) // 3] ^= 1
@@ -106,7 +106,7 @@ def test_an_empty_table_and_one_with_odd_names_are_read(postgres_server: Postgre
     source.close()
 
 
-def test_two_sources_under_one_name_and_another_type_are_refused(
+def test_two_sources_of_one_name_with_different_types_are_rejected(
     postgres_server: PostgresServer, table: str, unique_name: str
 ) -> None:
     store = MemoryStore(unique_name)
@@ -120,7 +120,7 @@ def test_two_sources_under_one_name_and_another_type_are_refused(
         other.opened(store, None)
 
 
-def test_of_two_drivers_that_begin_at_once_one_stops(
+def test_two_drivers_start_concurrently_and_one_of_them_stops(
     postgres_server: PostgresServer, table: str, unique_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, source = MemoryStore(unique_name), PostgresTable(url_of(postgres_server), table)._connector

@@ -1,4 +1,4 @@
-"""Values of every type on a real PostgreSQL: COPY in columns writes what a statement per row writes: what was sent."""
+"""Values of every type on a real PostgreSQL: columnar COPY and a statement per row write the same rows."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def connection(_postgres: PostgresServer) -> Iterator[psycopg.Connection[Any]]:
 
 
 def plain(name: str, value: Any) -> Any:
-    """What psycopg reads for a value that was sent."""
+    """The value that psycopg reads for a written value."""
     if isinstance(value, Instant):
         return dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(
             seconds=value.seconds, microseconds=value.nanos // 1000
@@ -84,7 +84,7 @@ def plain(name: str, value: Any) -> Any:
 
 @settings(max_examples=25)
 @given(ROWS)
-def test_copied_rows_are_the_rows_that_a_statement_writes(
+def test_copy_and_statements_write_the_same_rows(
     connection: psycopg.Connection[Any], rows: list[tuple[Any, ...]]
 ) -> None:
     dialect = PostgresDialect()
@@ -99,7 +99,7 @@ def test_copied_rows_are_the_rows_that_a_statement_writes(
     sent = [tuple(plain(name, value) for name, value in zip(NAMES, row, strict=True)) for row in rows]
     for found, expected in zip(copied, sent, strict=True):
         for name, left, right in zip(NAMES, found, expected, strict=True):
-            if name == "single" and left is not None:  # the client reads the shortest text of 32 bits as 64
+            if name == "single" and left is not None:  # the client parses the shortest text of 32 bits as 64 bits
                 left = float(np.float32(left))
             assert left == right or (left != left and right != right), name
     connection.commit()

@@ -1,4 +1,4 @@
-"""RabbitMQ on a real server: messages that were stored count once, and none is lost with a connection or a driver."""
+"""RabbitMQ on a real server: stored messages count once, and none is lost with a connection or a driver."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ NOW = SourceContext(0, 0, 1)
 
 @pytest.fixture(autouse=True)
 def collected_sockets() -> Iterator[None]:
-    """pika leaves the sockets of a connection that failed to the garbage collector, which complains of them."""
+    """pika leaves the sockets of a failed connection to the garbage collector, which warns about them."""
     yield
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
@@ -66,7 +66,7 @@ def send(server: RabbitServer, queue: str, bodies: Sequence[str], ids: Sequence[
 
 
 def drained(server: RabbitServer, queue: str) -> list[tuple[str, str]]:
-    """Body and id of every message that is ready."""
+    """Body and id of every ready message."""
     connection = server.connect()
     channel = connection.channel()
     messages = []
@@ -81,7 +81,7 @@ def config(server: RabbitServer) -> RMQConnectionConfig:
 
 
 def opened(address: RabbitAddress, queue: str, store: MemoryStore, read_to: int = 0) -> Any:
-    """A source as the driver has it, and its thread at work."""
+    """A source as the driver opens it, with its running thread."""
     source: Any = RabbitSource(address, queue, True, SimpleStringSchema()).opened(store, None)
     source.committed({"queue": read_to})
     source.splits(NOW)
@@ -89,7 +89,7 @@ def opened(address: RabbitAddress, queue: str, store: MemoryStore, read_to: int 
 
 
 def records(source: Any, count: int) -> list[str]:
-    """Its first records, when so many were stored."""
+    """Its first records, once `count` are stored."""
     [split] = source.splits(NOW)
     deadline = time.monotonic() + PATIENCE_S
     while source.reach(split, 0, 10**6, NOW) < count:
@@ -100,11 +100,11 @@ def records(source: Any, count: int) -> list[str]:
 
 @pytest.fixture
 def store() -> Iterator[MemoryStore]:
-    """A job's store that tasks find under its name."""
+    """A job's store that tasks open by its name."""
     yield MemoryStore(f"rabbit-{time.monotonic_ns()}")
 
 
-def test_what_a_job_sends_another_one_reads(rabbit_server: RabbitServer, queue: str, store: MemoryStore) -> None:
+def test_sent_messages_are_read_by_another_job(rabbit_server: RabbitServer, queue: str, store: MemoryStore) -> None:
     texts = [f"text {n}" for n in range(2_500)]
     sink = RMQSink(config(rabbit_server), queue, SimpleStringSchema())
     run(lambda env: env.from_collection(texts, Types.STRING()).add_sink(sink))
@@ -121,10 +121,10 @@ def test_a_job_reads_a_queue(rabbit_server: RabbitServer, queue: str) -> None:
     assert run(lambda env: env.add_source(source).sink_to(out), epochs=1)[out] == ["a"]
 
 
-def test_messages_that_come_again_are_known_by_their_ids(
+def test_redelivered_messages_are_deduplicated_by_id(
     rabbit_server: RabbitServer, queue: str, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The driver dies after it has stored messages and before the server hears of it, and another one goes on."""
+    """The driver dies after storing messages and before acknowledging them, and another one continues."""
     send(rabbit_server, queue, ["a", "b"], ["1", "2"])
     with monkeypatch.context() as patched:
         patched.setattr(pika.adapters.blocking_connection.BlockingChannel, "basic_ack", lambda *given, **named: None)
@@ -138,10 +138,10 @@ def test_messages_that_come_again_are_known_by_their_ids(
     assert drained(rabbit_server, queue) == []
 
 
-def test_messages_that_were_not_stored_come_again_and_are_taken(
+def test_messages_that_were_not_stored_are_redelivered_and_accepted(
     rabbit_server: RabbitServer, queue: str, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A connection that is lost before the chunk is stored: its ids must not be taken for known."""
+    """The connection is lost before the chunk is stored: its ids must not count as known."""
     send(rabbit_server, queue, ["a", "b"], ["1", "2"])
     kept = rabbit_source._QueueReceiver.keep
     cuts = iter([True])
@@ -157,7 +157,7 @@ def test_messages_that_were_not_stored_come_again_and_are_taken(
     source.close()
 
 
-def test_a_cut_connection_is_made_again_and_nothing_is_lost_or_doubled(
+def test_a_cut_connection_is_reestablished_without_loss_or_duplicates(
     rabbit_server: RabbitServer, queue: str, store: MemoryStore
 ) -> None:
     with rabbit_server.proxy() as proxy:
@@ -170,7 +170,7 @@ def test_a_cut_connection_is_made_again_and_nothing_is_lost_or_doubled(
         source.close()
 
 
-def test_a_killed_server_brings_back_what_was_not_acknowledged(rabbit_server: RabbitServer, store: MemoryStore) -> None:
+def test_a_killed_server_redelivers_unacknowledged_messages(rabbit_server: RabbitServer, store: MemoryStore) -> None:
     queue = f"killed{time.monotonic_ns()}"
     send(rabbit_server, queue, ["a"], ["1"])
     source = opened(RabbitAddress(uri=rabbit_server.url), queue, store)
@@ -182,7 +182,7 @@ def test_a_killed_server_brings_back_what_was_not_acknowledged(rabbit_server: Ra
     source.close()
 
 
-def test_a_message_without_an_id_is_told_when_ids_are_gone_by(
+def test_a_message_without_an_id_is_reported_if_ids_are_required(
     rabbit_server: RabbitServer, queue: str, store: MemoryStore
 ) -> None:
     send(rabbit_server, queue, ["a"])
@@ -194,7 +194,7 @@ def test_a_message_without_an_id_is_told_when_ids_are_gone_by(
     source.close()
 
 
-def test_a_damaged_chunk_is_told_and_not_read(rabbit_server: RabbitServer, queue: str, store: MemoryStore) -> None:
+def test_a_damaged_chunk_is_reported_and_not_read(rabbit_server: RabbitServer, queue: str, store: MemoryStore) -> None:
     send(rabbit_server, queue, ["a"], ["1"])
     source = opened(RabbitAddress(uri=rabbit_server.url), queue, store)
     records(source, 1)
@@ -209,7 +209,7 @@ def test_a_damaged_chunk_is_told_and_not_read(rabbit_server: RabbitServer, queue
         list(source.read(split, 0, 1))
 
 
-def test_a_message_that_cannot_be_read_goes_to_the_side_output(rabbit_server: RabbitServer, queue: str) -> None:
+def test_a_malformed_message_goes_to_the_side_output(rabbit_server: RabbitServer, queue: str) -> None:
     send(rabbit_server, queue, ["nonsense"], ["1"])
     row = Types.ROW_NAMED(["n"], [Types.LONG()])
     tag = OutputTag("bad")
@@ -234,9 +234,7 @@ def staged(sink: RabbitSink, store: MemoryStore, values: list[str]) -> Any:
     return writer.stage()
 
 
-def test_a_message_that_is_sent_again_has_the_same_id(
-    rabbit_server: RabbitServer, queue: str, store: MemoryStore
-) -> None:
+def test_a_resent_message_has_the_same_id(rabbit_server: RabbitServer, queue: str, store: MemoryStore) -> None:
     sink = RabbitSink(RabbitAddress(uri=rabbit_server.url), queue, SimpleStringSchema())
     publish = staged(sink, store, ["a", "b"])
     for job in ("job", "job", "other"):
@@ -247,7 +245,7 @@ def test_a_message_that_is_sent_again_has_the_same_id(
     assert len({name for _, name in messages}) == 4
 
 
-def test_a_sink_whose_server_is_away_says_so_and_goes_on_when_it_is_back(
+def test_a_sink_reports_a_server_outage_and_resumes_after_it(
     rabbit_server: RabbitServer, queue: str, store: MemoryStore
 ) -> None:
     with rabbit_server.proxy() as proxy:
@@ -265,7 +263,7 @@ def test_a_sink_whose_server_is_away_says_so_and_goes_on_when_it_is_back(
 
 
 @pytest.mark.parametrize("off", ["setting", "uri"])
-def test_a_frozen_server_is_noticed_also_where_heartbeats_were_turned_off(
+def test_a_frozen_server_is_detected_even_without_heartbeats(
     rabbit_server: RabbitServer, queue: str, store: MemoryStore, monkeypatch: pytest.MonkeyPatch, off: str
 ) -> None:
     monkeypatch.setattr(rabbit_connection, "_HEARTBEAT_S", 1)
@@ -287,9 +285,7 @@ def test_a_frozen_server_is_noticed_also_where_heartbeats_were_turned_off(
         sink.close()
 
 
-def test_a_sink_that_was_idle_for_so_long_that_the_server_hung_up_connects_again(
-    rabbit_server: RabbitServer, queue: str, store: MemoryStore
-) -> None:
+def test_a_sink_disconnected_while_idle_reconnects(rabbit_server: RabbitServer, queue: str, store: MemoryStore) -> None:
     with rabbit_server.proxy() as proxy:
         sink = RabbitSink(RabbitAddress(uri=rabbit_server.url_at(proxy.port)), queue, SimpleStringSchema())
         publish = staged(sink, store, ["a"])
@@ -300,7 +296,7 @@ def test_a_sink_that_was_idle_for_so_long_that_the_server_hung_up_connects_again
     assert [body for body, _ in drained(rabbit_server, queue)] == ["a"]
 
 
-def test_a_queue_that_was_deleted_is_told(rabbit_server: RabbitServer, queue: str, store: MemoryStore) -> None:
+def test_a_deleted_queue_is_reported(rabbit_server: RabbitServer, queue: str, store: MemoryStore) -> None:
     sink = RabbitSink(RabbitAddress(uri=rabbit_server.url), queue, SimpleStringSchema())
     publish = staged(sink, store, ["a"])
     sink.opened(None)
@@ -315,7 +311,7 @@ def test_a_queue_that_was_deleted_is_told(rabbit_server: RabbitServer, queue: st
 # --- bad input -----------------------------------------------------------------------------------------------------
 
 
-def test_a_wrong_password_is_told_and_not_shown(rabbit_server: RabbitServer, queue: str) -> None:
+def test_a_wrong_password_is_reported_and_not_shown(rabbit_server: RabbitServer, queue: str) -> None:
     address = RMQConnectionConfig.Builder().set_host("127.0.0.1").set_port(rabbit_server.port).set_password("s3cret")
     sink = RMQSink(address.build(), queue, SimpleStringSchema())
     with pytest.raises(MillstreamError, match="denied access") as refusal:
@@ -323,7 +319,7 @@ def test_a_wrong_password_is_told_and_not_shown(rabbit_server: RabbitServer, que
     assert "s3cret" not in str(refusal.value) and "s3cret" not in repr(address.build())
 
 
-def test_a_server_that_is_not_there_is_told_at_once() -> None:
+def test_an_unreachable_server_is_reported_immediately() -> None:
     nowhere = RMQConnectionConfig.Builder().set_host("127.0.0.1").set_port(1).build()
     source = RMQSource(nowhere, "q", False, SimpleStringSchema())
     with pytest.raises(MillstreamError, match=r"RabbitMQ at 127\.0\.0\.1:1 does not answer"):
@@ -349,12 +345,12 @@ def test_a_server_that_is_not_there_is_told_at_once() -> None:
         (lambda: RMQSink(RMQConnectionConfig.Builder().build(), "q", "json"), "expected a SerializationSchema"),
     ],
 )
-def test_wrong_settings_are_refused_before_the_job_starts(make: Any, message: str) -> None:
+def test_invalid_rabbitmq_settings_are_rejected_before_the_job_starts(make: Any, message: str) -> None:
     with pytest.raises(ProgramError, match=message) as refusal:
         make()
     assert "hush" not in str(refusal.value)
 
 
-def test_no_thread_is_left_when_a_source_is_closed(rabbit_server: RabbitServer, queue: str, store: MemoryStore) -> None:
+def test_closing_a_source_leaves_no_thread(rabbit_server: RabbitServer, queue: str, store: MemoryStore) -> None:
     opened(RabbitAddress(uri=rabbit_server.url), queue, store).close()
     assert not [thread for thread in threading.enumerate() if thread.name == "millstream-rabbitmq"]

@@ -1,4 +1,4 @@
-"""RedisSink on a real Redis: every command is run once, through crashes between any two of them."""
+"""RedisSink on a real Redis: every command runs once, through crashes between any two of them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def written(rows: list[Any], sink: RedisSink, type_info: Any = CLICKS) -> None:
     run(lambda env: env.from_collection(rows, type_info).sink_to(sink))
 
 
-def test_a_value_per_key_is_the_text_of_its_field(redis_server: RedisServer, client: Any) -> None:
+def test_a_value_per_key_is_its_fields_text(redis_server: RedisServer, client: Any) -> None:
     rows = [Row("a", 1, 1.1), Row("b", 2, None), Row("a", 3, 0.5)]
     written(rows, RedisSink.values(redis_server.url, key="ad", value="clicks", prefix="n:"))
     written(rows, RedisSink.values(redis_server.url, key=0, value="share", prefix="share:", expire_s=1_000))
@@ -48,7 +48,7 @@ def test_a_whole_record_is_written_by_its_schema(redis_server: RedisServer, clie
     assert client.get("ä") == '{"ad":"ä","clicks":1,"share":0.5}'
 
 
-def test_a_hash_has_the_other_fields_and_loses_those_that_became_none(redis_server: RedisServer, client: Any) -> None:
+def test_a_hash_has_the_other_fields_and_drops_those_that_became_none(redis_server: RedisServer, client: Any) -> None:
     sink = RedisSink.hashes(redis_server.url, key="ad", prefix="ad:")
     written([Row("a", 1, 1.5), Row("a", 2, None), Row("b", None, None)], sink)
     assert client.hgetall("ad:a") == {"clicks": "2"} and not client.exists("ad:b")
@@ -77,8 +77,8 @@ def test_a_stream_has_an_entry_per_record_in_order(redis_server: RedisServer, cl
     assert [fields for _, fields in client.xrange("texts")] == [{"value": "x"}, {"value": "y"}]
 
 
-def test_commands_that_add_up_are_run_once_through_crashes_of_the_job(redis_server: RedisServer, client: Any) -> None:
-    """INCRBY is not idempotent: a command that ran twice would show."""
+def test_incrementing_commands_run_once_through_crashes_of_the_job(redis_server: RedisServer, client: Any) -> None:
+    """INCRBY is not idempotent: a command that runs twice is visible."""
     sink = RedisSink.commands(redis_server.url, lambda n: [("INCRBY", "sum", n), ("RPUSH", "all", n)])
     run(lambda env: env.add_source(Script([1, 2, CRASH, 3, CRASH, 4])).sink_to(sink))
     assert client.get("sum") == "10" and client.lrange("all", 0, -1) == ["1", "2", "3", "4"]
@@ -99,10 +99,12 @@ def counting_sink(url: str) -> redis_sink.RedisSink:
 
 
 @pytest.mark.parametrize("cut_after", range(8))
-def test_a_commit_that_was_cut_anywhere_goes_on_there(
+def test_a_commit_cut_anywhere_is_resumed_there(
     redis_server: RedisServer, client: Any, monkeypatch: pytest.MonkeyPatch, cut_after: int
 ) -> None:
-    """Scripts of two commands each; the connection is lost before the script, or after it, when nobody heard of it."""
+    """Scripts of two commands each; the connection is lost before the script, or after it, before the response
+    arrives.
+    """
     monkeypatch.setattr(redis_sink, "_COMMANDS_AT_ONCE", 2)
     store, sink, commit = MemoryStore("cut"), counting_sink(redis_server.url), CommitId("job", "out", 1)
     publish = staged(sink, store, list(range(7)))
@@ -128,9 +130,7 @@ def test_a_commit_that_was_cut_anywhere_goes_on_there(
     assert client.lrange("all", 0, -1) == [str(n) for n in range(7)]
 
 
-def test_a_driver_that_was_replaced_runs_nothing_and_other_jobs_are_not_taken_for_it(
-    redis_server: RedisServer, client: Any
-) -> None:
+def test_a_replaced_driver_runs_nothing_and_other_jobs_are_unaffected(redis_server: RedisServer, client: Any) -> None:
     store, sink = MemoryStore("two"), counting_sink(redis_server.url)
     old, new = staged(sink, store, ["old"], 1), staged(sink, store, ["new"], 2)
     sink.commit(CommitId("job", "out", 2), new, store)
@@ -139,7 +139,7 @@ def test_a_driver_that_was_replaced_runs_nothing_and_other_jobs_are_not_taken_fo
     assert client.lrange("all", 0, -1) == ["new", "old"]
 
 
-def test_two_drivers_at_once_run_every_command_once(
+def test_two_concurrent_drivers_run_every_command_once(
     redis_server: RedisServer, client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(redis_sink, "_COMMANDS_AT_ONCE", 3)
@@ -152,7 +152,7 @@ def test_two_drivers_at_once_run_every_command_once(
         nonlocal meddled
         if not meddled:
             meddled = True
-            second.commit(commit, publish, store)  # just between the first one's look and its script
+            second.commit(commit, publish, store)  # between the first driver's check and its script
         return evaluated(script, *given, **named)
 
     monkeypatch.setattr(redis.client.Script, "__call__", meddle)
@@ -162,7 +162,7 @@ def test_two_drivers_at_once_run_every_command_once(
     assert client.lrange("all", 0, -1) == [str(n) for n in range(20)]
 
 
-def test_a_refused_command_is_told_and_those_before_it_are_not_run_again(
+def test_a_rejected_command_is_reported_and_earlier_ones_do_not_run_again(
     redis_server: RedisServer, client: Any
 ) -> None:
     client.set("wrong", "a text")
@@ -178,8 +178,8 @@ def test_a_refused_command_is_told_and_those_before_it_are_not_run_again(
     assert client.lrange("all", 0, -1) == ["1", "3"] and client.lrange("wrong", 0, -1) == ["2"]
 
 
-def test_what_no_script_can_run_is_refused_before_anything_is_committed(redis_server: RedisServer) -> None:
-    """A script that fails half way has run commands of which no mark tells: they would run again."""
+def test_commands_unsupported_in_scripts_are_rejected_before_the_commit(redis_server: RedisServer) -> None:
+    """A script that fails half-way has run commands that no mark records: they would run again."""
     sink = redis_sink.RedisSink(redis_server.url, RunCommands(lambda command: command))
     store = MemoryStore("script")
     with pytest.raises(
@@ -191,7 +191,7 @@ def test_what_no_script_can_run_is_refused_before_anything_is_committed(redis_se
             staged(sink, store, [("INCR", "n"), (name, 1)])
 
 
-def test_the_longest_command_that_is_taken_runs(redis_server: RedisServer, client: Any) -> None:
+def test_the_longest_accepted_command_runs(redis_server: RedisServer, client: Any) -> None:
     sink, store = redis_sink.RedisSink(redis_server.url, RunCommands(lambda command: command)), MemoryStore("long")
     publish = staged(sink, store, [("INCR", "n"), ("SADD", "s", *range(6_998)), ("INCR", "n")])
     sink.commit(CommitId("job", "out", 1), publish, store)
@@ -217,10 +217,10 @@ def test_large_commands_are_run_a_few_at_a_time(
     assert [len(text) for text in client.lrange("all", 0, -1)] == [900, 900, 5_000, 10, 10]
 
 
-# --- the server is away, or refuses --------------------------------------------------------------------------------
+# --- server outages and rejections ---------------------------------------------------------------------------------
 
 
-def test_a_server_that_is_killed_loses_nothing_and_gets_nothing_twice(redis_server: RedisServer, client: Any) -> None:
+def test_a_killed_server_loses_and_duplicates_nothing(redis_server: RedisServer, client: Any) -> None:
     store, sink = MemoryStore("killed"), counting_sink(redis_server.url)
     first, second = staged(sink, store, [1, 2], 1), staged(sink, store, [3], 2)
     sink.commit(CommitId("job", "out", 1), first, store)
@@ -234,7 +234,7 @@ def test_a_server_that_is_killed_loses_nothing_and_gets_nothing_twice(redis_serv
 
 
 @pytest.mark.parametrize("setting, bad, good", [("min-replicas-to-write", "1", "0"), ("maxmemory", "1", "0")])
-def test_a_server_that_does_not_write_just_now_is_tried_again(
+def test_a_temporarily_read_only_server_is_retried(
     redis_server: RedisServer, client: Any, setting: str, bad: str, good: str
 ) -> None:
     store, sink, commit = MemoryStore("now"), counting_sink(redis_server.url), CommitId("job", "out", 1)
@@ -250,7 +250,7 @@ def test_a_server_that_does_not_write_just_now_is_tried_again(
     assert client.lrange("all", 0, -1) == ["1", "2"]
 
 
-def test_a_wrong_password_is_told_at_the_start_and_shown_nowhere(redis_server: RedisServer, client: Any) -> None:
+def test_a_wrong_redis_password_is_reported_at_the_start_and_not_shown(redis_server: RedisServer, client: Any) -> None:
     url = redis_server.url.replace("redis://", "redis://eve:s3cret@")
     with pytest.raises(MillstreamError, match="denied access") as caught:
         written([Row("a", 1, 0.0)], RedisSink.values(url, key="ad", value="clicks"))
@@ -269,7 +269,7 @@ WRONG: list[tuple[Callable[[str], RedisSink], str]] = [
 
 
 @pytest.mark.parametrize(("make", "message"), WRONG)
-def test_a_wrong_program_is_told_what_was_expected(
+def test_an_invalid_sink_is_rejected_with_the_expectation(
     redis_server: RedisServer, client: Any, make: Callable[[str], RedisSink], message: str
 ) -> None:
     with pytest.raises((ProgramError, MillstreamError), match=message):

@@ -1,4 +1,4 @@
-"""Rows that real targets refuse: before the commit where that can be told, else set aside, each in one place once."""
+"""Rows rejected by real targets: detected before the commit if possible, else dead-lettered, each in one place once."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def engine_sink(url: str, table: str, key: Sequence[str] = ()) -> EngineSink:
 
 
 def staged(sink: EngineSink, store: MemoryStore, rows: Sequence[Any], type_info: TypeInformation) -> list[Any]:
-    """What a task stages that lets refused rows pass, as one of an older version did."""
+    """The payload of a task of an older version, which stages rows that will be rejected."""
     context = WriterContext(
         "out", 1, 0, 1, fresh_name("n").replace("-", ""), store, 0, type_info, "job", dead_letters="x"
     )
@@ -76,7 +76,7 @@ def staged(sink: EngineSink, store: MemoryStore, rows: Sequence[Any], type_info:
     return list(writer.stage())
 
 
-# --- what is told before the commit ----------------------------------------------------------------------------
+# --- detected before the commit --------------------------------------------------------------------------------
 
 COLUMNS: list[tuple[str, TypeInformation, list[Any]]] = [
     ("varchar(3)", Types.STRING(), ["abc", "abcd", "abc   ", "äöü", "äöü\N{GRINNING FACE}", "", None]),
@@ -109,7 +109,7 @@ OF_MYSQL = [
 ]
 
 
-def test_before_the_commit_is_refused_what_the_database_would_refuse(
+def test_rows_the_database_would_reject_are_rejected_before_the_commit(
     database: tuple[Database, str], unique_name: str
 ) -> None:
     server, url = database
@@ -132,7 +132,7 @@ def test_before_the_commit_is_refused_what_the_database_would_refuse(
 
 
 @pytest.mark.parametrize("key", [(), ("id",)])
-def test_of_many_rows_those_are_found_that_the_database_refuses(
+def test_the_rejected_rows_among_many_are_identified(
     database: tuple[Database, str], unique_name: str, key: tuple[str, ...]
 ) -> None:
     server, url = database
@@ -154,12 +154,12 @@ def test_of_many_rows_those_are_found_that_the_database_refuses(
     assert taken == [n for n in range(400) if n not in expected]
 
 
-def test_what_is_found_in_time_is_told_and_the_rest_is_found_without_it(
+def test_the_search_for_rejected_rows_is_time_limited_and_completed_later(
     database: tuple[Database, str], unique_name: str
 ) -> None:
     server, url = database
     server.execute(f"create table {unique_name} (id int primary key, v varchar(9), check (v <> 'bad'))")
-    clock = iter(range(0, 10**6, 1_000))  # whenever it is looked at, time is up
+    clock = iter(range(0, 10**6, 1_000))  # every check of the clock reports a timeout
     patience = Patience(monotonic=lambda: float(next(clock)))
     table = TableRows(TableName.parse(unique_name), ("id",))
     sink, store = EngineSink(parse_address(url), table, patience=patience).opened(None), MemoryStore(unique_name)
@@ -176,9 +176,7 @@ def test_what_is_found_in_time_is_told_and_the_rest_is_found_without_it(
     sink.close()
 
 
-def test_a_constraint_that_is_looked_at_when_all_is_written_names_its_rows_too(
-    postgres_server: PostgresServer, unique_name: str
-) -> None:
+def test_a_deferred_constraint_names_its_rows_too(postgres_server: PostgresServer, unique_name: str) -> None:
     postgres_server.execute(f"create table {unique_name} (id int unique deferrable initially deferred, v text)")
     url = f"postgresql://postgres@127.0.0.1:{postgres_server.port}/test"
     sink, store = engine_sink(url, unique_name), MemoryStore(unique_name)
@@ -189,9 +187,7 @@ def test_a_constraint_that_is_looked_at_when_all_is_written_names_its_rows_too(
     sink.close()
 
 
-def test_what_is_about_the_table_and_not_about_rows_names_none(
-    database: tuple[Database, str], unique_name: str
-) -> None:
+def test_table_errors_name_no_rows(database: tuple[Database, str], unique_name: str) -> None:
     server, url = database
     server.execute(f"create table {unique_name} (id int, v varchar(9))")
     sink, store = engine_sink(url, unique_name), MemoryStore(unique_name)
@@ -204,7 +200,7 @@ def test_what_is_about_the_table_and_not_about_rows_names_none(
 
 
 @pytest.mark.parametrize("key", [(), ("id",)])
-def test_an_identity_takes_the_values_of_the_stream(
+def test_an_identity_column_accepts_the_streams_values(
     postgres_server: PostgresServer, unique_name: str, key: tuple[str, ...]
 ) -> None:
     postgres_server.execute(f"create table {unique_name} (id int generated always as identity primary key, v text)")
@@ -222,7 +218,7 @@ def test_an_identity_takes_the_values_of_the_stream(
         ("id int, v varchar(9) generated always as ('x') stored", r"fields \['v'\], but the database computes"),
     ],
 )
-def test_fields_with_which_no_row_can_be_written_are_refused_before_the_commit(
+def test_unwritable_columns_are_rejected_before_the_commit(
     database: tuple[Database, str], unique_name: str, tmp_path: Path, columns: str, message: str
 ) -> None:
     server, url = database
@@ -233,7 +229,7 @@ def test_fields_with_which_no_row_can_be_written_are_refused_before_the_commit(
     assert not list((tmp_path / "store" / "manifests").glob("*"))
 
 
-def test_columns_that_the_database_fills_may_be_left_out(database: tuple[Database, str], unique_name: str) -> None:
+def test_columns_with_defaults_may_be_omitted(database: tuple[Database, str], unique_name: str) -> None:
     server, url = database
     key = "serial primary key" if url.startswith("postgresql") else "int auto_increment primary key"
     filled = f"n {key}, d int not null default 7, g int generated always as (id * 2) stored"
@@ -244,7 +240,7 @@ def test_columns_that_the_database_fills_may_be_left_out(database: tuple[Databas
     assert list(server.execute(f"select id, d, g from {unique_name}")) == [(1, 7, 2)]
 
 
-def test_views_and_tables_with_security_by_row_are_written_and_name_refused_rows(
+def test_views_and_tables_with_row_security_are_written_and_name_rejected_rows(
     postgres_server: PostgresServer, unique_name: str
 ) -> None:
     execute = postgres_server.execute
@@ -276,7 +272,7 @@ def test_views_and_tables_with_security_by_row_are_written_and_name_refused_rows
     assert ids == [1, 1, 3, 3, 60]
 
 
-def test_a_view_of_mysql_is_refused_as_one(mariadb_server: MariadbServer, unique_name: str) -> None:
+def test_a_mysql_view_is_rejected(mariadb_server: MariadbServer, unique_name: str) -> None:
     server = mariadb_server
     server.execute(f"create table {unique_name} (id int)")
     server.execute(f"create view {unique_name}_view as select * from {unique_name}")
@@ -294,7 +290,7 @@ NESTED: list[tuple[TypeInformation, Any, Any]] = [
 
 
 @pytest.mark.parametrize("number", range(len(NESTED)))
-def test_what_json_has_not_is_refused_before_the_commit_and_may_be_set_aside_behind_it(
+def test_numbers_without_a_json_form_are_rejected_before_the_commit_or_dead_lettered(
     database: tuple[Database, str], unique_name: str, tmp_path: Path, number: int
 ) -> None:
     server, url = database
@@ -311,7 +307,7 @@ def test_what_json_has_not_is_refused_before_the_commit_and_may_be_set_aside_beh
     assert sorted(row[0] for row in server.execute(f"select id from {unique_name}")) == [1, 3, 4]
 
 
-def test_an_epoch_of_an_older_version_with_what_json_has_not_names_its_rows(
+def test_an_older_versions_epoch_with_numbers_without_a_json_form_names_its_rows(
     database: tuple[Database, str], unique_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server, url = database
@@ -327,7 +323,7 @@ def test_an_epoch_of_an_older_version_with_what_json_has_not_names_its_rows(
     sink.close()
 
 
-def test_an_instant_that_no_datetime_has_is_named(mariadb_server: MariadbServer, unique_name: str) -> None:
+def test_an_instant_outside_datetimes_range_is_reported(mariadb_server: MariadbServer, unique_name: str) -> None:
     server = mariadb_server
     url = f"mysql://{server.user}:{quote(server.password)}@127.0.0.1:{server.port}/{server.database}"
     server.execute(f"create table {unique_name} (id int, v datetime)")
@@ -355,21 +351,21 @@ def letters(folder: Path) -> list[Any]:
     return [json.loads(line) for path in sorted(folder.glob("*.jsonl")) for line in path.read_text().splitlines()]
 
 
-def test_an_epoch_that_a_constraint_holds_up_goes_on_when_it_is_said_so(
+def test_an_epoch_blocked_by_a_constraint_continues_on_request(
     database: tuple[Database, str], unique_name: str, tmp_path: Path
 ) -> None:
     server, url = database
     server.execute(f"create table {unique_name} (id int, v varchar(9), check (v <> 'bad'))")
     rows = [Row(id=1, v="good"), Row(id=2, v="bad"), Row(id=3, v="good")]
     store, folder = tmp_path / "store", tmp_path / "letters"
-    for _ in range(2):  # starting it again does not help, nor would another program
+    for _ in range(2):  # neither a restart nor another program helps
         with pytest.raises(MillstreamError, match=r"(?s)`millstream refused .*store --set-aside FOLDER`"):
             run_job(store, DatabaseSink(url, unique_name), rows)
     screen = io.StringIO()
     assert show_refused(str(store), None, screen=screen) == 0
     assert "1 row refused, and the epoch is not published" in screen.getvalue() and '"bad"' in screen.getvalue()
     assert set_refused_aside(str(store), None, str(folder)) == 0
-    assert set_refused_aside(str(store), None, str(folder)) == 0  # it was said already
+    assert set_refused_aside(str(store), None, str(folder)) == 0  # it was logged before
     for _ in range(2):
         run_job(store, DatabaseSink(url, unique_name), rows)
     assert sorted(row[0] for row in server.execute(f"select id from {unique_name}")) == [1, 3]
@@ -377,10 +373,10 @@ def test_an_epoch_that_a_constraint_holds_up_goes_on_when_it_is_said_so(
     assert letter["record"] == {"id": 2, "v": "bad"} and "constraint" in letter["reason"].lower()
     screen = io.StringIO()
     assert show_refused(str(store), None, screen=screen) == 0 and "1 row set aside in" in screen.getvalue()
-    assert set_refused_aside(str(store), None, str(folder)) == 2  # nothing waits
+    assert set_refused_aside(str(store), None, str(folder)) == 2  # no epoch is pending
 
 
-def test_a_sink_with_dead_letters_goes_on_without_what_its_database_refuses(
+def test_a_sink_with_dead_letters_continues_without_rejected_rows(
     database: tuple[Database, str], unique_name: str, tmp_path: Path
 ) -> None:
     server, url = database
@@ -398,9 +394,7 @@ def test_a_sink_with_dead_letters_goes_on_without_what_its_database_refuses(
     assert [letter["record"]["id"] for letter in letters(tmp_path / "letters")] == [2, 3]
 
 
-def test_redis_goes_on_behind_commands_that_it_refuses(
-    redis_server: RedisServer, unique_name: str, tmp_path: Path
-) -> None:
+def test_redis_continues_after_rejected_commands(redis_server: RedisServer, unique_name: str, tmp_path: Path) -> None:
     import redis
 
     def command(row: Row) -> tuple[str, ...]:
@@ -416,7 +410,7 @@ def test_redis_goes_on_behind_commands_that_it_refuses(
     assert len(reasons) == 3 and all("WRONGTYPE" in reason for reason in reasons)
 
 
-def test_a_service_is_sent_the_other_requests_under_their_own_names(http_service: HttpService, tmp_path: Path) -> None:
+def test_the_other_requests_are_sent_under_their_own_keys(http_service: HttpService, tmp_path: Path) -> None:
     answers: Callable[[bytes], int] = lambda body: 422 if b"bad" in body else 204  # noqa: E731
     http_service.judge = answers
     sink = HttpSink(http_service.url, SimpleStringSchema(), body="lines", records_max=1)
@@ -434,9 +428,7 @@ def test_a_service_is_sent_the_other_requests_under_their_own_names(http_service
     assert [letter["record"]["body"] for letter in letters(tmp_path / "letters")] == ["bad 1\n", "bad 2\n"]
 
 
-def test_requests_that_were_taken_are_not_sent_again_for_those_that_are_refused(
-    http_service: HttpService, tmp_path: Path
-) -> None:
+def test_accepted_requests_are_not_sent_again_after_a_rejection(http_service: HttpService, tmp_path: Path) -> None:
     http_service.judge = lambda body: 422 if b"bad" in body else 204
     sink = HttpSink(http_service.url, SimpleStringSchema(), body="lines", records_max=1)
     rows = ["a", "bad 1", "b", "bad 2", "c"]

@@ -1,4 +1,4 @@
-"""A job's store on a real S3: races, refusals, what it costs, and a service that is slow and failing."""
+"""A job's store on a real S3: races, rejections, cost, and a slow and failing service."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SECRET = "millstream-secret-of-the-tests"
 
 @pytest.fixture
 def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Lets stores of this process find a service: `endpoint(server, url)`."""
+    """Points stores of this process to a service: `endpoint(server, url)`."""
 
     def lead_to(server: MinioServer | MotoServer, url: str | None = None) -> None:
         for name in ("AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_ALLOW_HTTP", "AWS_ENDPOINT", "AWS_ENDPOINT_URL_S3"):
@@ -71,7 +71,7 @@ for line in sys.stdin:
 """
 
 
-def test_of_many_creators_in_several_processes_exactly_one_wins_each_of_a_hundred_races(bucket: str) -> None:
+def test_exactly_one_of_many_concurrent_creators_wins_each_of_a_hundred_races(bucket: str) -> None:
     url = f"s3://{bucket}/races"
     racers = [
         subprocess.Popen(
@@ -98,10 +98,10 @@ def test_of_many_creators_in_several_processes_exactly_one_wins_each_of_a_hundre
             racer.communicate()
 
 
-# --- services that cannot be used -----------------------------------------------------------------------------
+# --- unsupported services -------------------------------------------------------------------------------------
 
 
-def test_a_service_that_ignores_the_condition_is_refused(
+def test_a_service_that_ignores_conditional_requests_is_rejected(
     moto_server: MotoServer, endpoint: Any, unique_name: str
 ) -> None:
     moto_server.client("s3").create_bucket(Bucket=unique_name)
@@ -114,7 +114,7 @@ def test_a_service_that_ignores_the_condition_is_refused(
     open_store(f"s3://{unique_name}/job").check_writable()
 
 
-def test_a_service_that_does_not_know_the_condition_is_refused(
+def test_a_service_without_conditional_requests_is_rejected(
     minio_server: MinioServer, endpoint: Any, bucket: str
 ) -> None:
     body = b"<Error><Code>NotImplemented</Code><Message>A header you provided implies more.</Message></Error>"
@@ -128,7 +128,7 @@ def test_a_service_that_does_not_know_the_condition_is_refused(
 
 
 def _error(store: str) -> str:
-    """What a user sees who starts a job there, in minutes at most on a busy machine."""
+    """The error that a user gets on starting a job there, within minutes on a busy machine."""
     env = StreamExecutionEnvironment.get_execution_environment(Configuration().set_string("millstream.store", store))
     env.add_source(Script([1, 2, 3]), "numbers").sink_to(Collect())
     started = time.monotonic()
@@ -139,7 +139,7 @@ def _error(store: str) -> str:
     return str(raised.value)
 
 
-def test_what_is_wrong_with_a_bucket_or_its_credentials_is_told_in_a_sentence_without_them(
+def test_bucket_and_credential_errors_are_one_sentence_without_secrets(
     bucket: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -162,7 +162,9 @@ def test_what_is_wrong_with_a_bucket_or_its_credentials_is_told_in_a_sentence_wi
 
 
 @pytest.mark.slow
-def test_a_service_that_nobody_reaches_is_told_in_time(minio_server: MinioServer, bucket: str, endpoint: Any) -> None:
+def test_an_unreachable_service_is_reported_in_bounded_time(
+    minio_server: MinioServer, bucket: str, endpoint: Any
+) -> None:
     with TcpProxy(minio_server.port) as proxy:
         endpoint(minio_server, f"http://{proxy.address}")
         proxy.cut()
@@ -178,7 +180,9 @@ def test_a_service_that_nobody_reaches_is_told_in_time(minio_server: MinioServer
 
 
 def _trouble(seed: int, share: float) -> Any:
-    """Of so many requests: some late, some answered with 500 or 503, some cut before or after they were done."""
+    """Of this share of requests, some are late, some answered with 500 or 503, some cut before or after they were
+    executed.
+    """
     chance, lock = random.Random(seed), threading.Lock()
     fates = (
         Fate(delay_ms=60),
@@ -196,7 +200,7 @@ def _trouble(seed: int, share: float) -> Any:
     return rule
 
 
-def test_a_create_whose_answer_was_lost_is_not_taken_for_somebody_elses(
+def test_a_create_whose_response_was_lost_is_recognised_as_ours(
     minio_server: MinioServer, bucket: str, endpoint: Any
 ) -> None:
     lost = iter([Fate(cut="after"), Fate(), Fate()])
@@ -206,7 +210,7 @@ def test_a_create_whose_answer_was_lost_is_not_taken_for_somebody_elses(
     assert [request.method for request in proxy.requests] == ["PUT", "PUT", "GET"]
 
 
-def test_a_conflict_of_two_conditional_requests_is_asked_again(
+def test_a_conflict_of_two_conditional_requests_is_retried(
     minio_server: MinioServer, bucket: str, endpoint: Any
 ) -> None:
     body = b"<Error><Code>ConditionalRequestConflict</Code><Message>Try again.</Message></Error>"
@@ -216,8 +220,8 @@ def test_a_conflict_of_two_conditional_requests_is_asked_again(
         assert with_patience(open_store(f"s3://{bucket}/a")).create("manifests/1.json", b"mine") is True
 
 
-def test_a_store_in_trouble_keeps_its_promises(minio_server: MinioServer, bucket: str, endpoint: Any) -> None:
-    """Against a model: what was put is there, and of two creators one wins, though a third of the requests fail."""
+def test_a_failing_store_is_still_consistent(minio_server: MinioServer, bucket: str, endpoint: Any) -> None:
+    """Compared with a model: written files exist, and one of two creators wins, though a third of the requests fail."""
     with HttpProxy(minio_server.port, _trouble(3, 0.3)) as proxy:
         endpoint(minio_server, proxy.url)
         store = with_patience(open_store(f"s3://{bucket}/a"), 60.0)
@@ -268,7 +272,7 @@ def _expected(count: int) -> Counter[tuple[str, int]]:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_a_job_whose_store_is_slow_and_fails_loses_nothing(
+def test_a_job_with_a_slow_and_failing_store_loses_nothing(
     seed: int, minio_server: MinioServer, bucket: str, endpoint: Any, tmp_path: Path
 ) -> None:
     out = Collect()
@@ -281,9 +285,7 @@ def test_a_job_whose_store_is_slow_and_fails_loses_nothing(
     assert Counter(map(tuple, out.values)) == _expected(25)
 
 
-def test_a_service_that_stays_away_is_given_up_in_bounded_time(
-    minio_server: MinioServer, bucket: str, endpoint: Any
-) -> None:
+def test_a_permanent_outage_fails_in_bounded_time(minio_server: MinioServer, bucket: str, endpoint: Any) -> None:
     with HttpProxy(minio_server.port) as proxy:
         endpoint(minio_server, proxy.url)
         store = with_patience(open_store(f"s3://{bucket}/a"), 2.0)
@@ -297,11 +299,11 @@ def test_a_service_that_stays_away_is_given_up_in_bounded_time(
         assert store.get("a") == b"1"
 
 
-# --- what it costs --------------------------------------------------------------------------------------------
+# --- cost -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("tier", "requests_max"), [("off", 5.0), ("on", 2.5)])
-def test_an_epoch_of_a_small_steady_job_costs_few_requests_and_tells_how_many(
+def test_an_epoch_of_a_small_steady_job_makes_few_requests_and_reports_their_number(
     tier: str, requests_max: float, minio_server: MinioServer, bucket: str, endpoint: Any, tmp_path: Path
 ) -> None:
     out = Collect()
@@ -309,7 +311,7 @@ def test_an_epoch_of_a_small_steady_job_costs_few_requests_and_tells_how_many(
         endpoint(minio_server, proxy.url)
         store = open_store(f"s3://{bucket}/job")
         before = REQUESTS.unclaimed()
-        # An epoch for each, and each committed before the next: a commit that waits for files asks for them, too.
+        # An epoch for each record, each committed before the next: a commit that waits for files polls for them, too.
         job = _counting_job(store, 40, out, "off" if tier == "off" else tmp_path, ahead_max_epochs="0")
         job.start()
         assert job.wait(120)
@@ -319,10 +321,10 @@ def test_an_epoch_of_a_small_steady_job_costs_few_requests_and_tells_how_many(
         told = [statistics_of(log.read(epoch)) or {} for epoch in log.epochs()]
     counts = [one["requests"] for one in told if "requests" in one]
     assert len(counts) >= 9, "the epochs that are kept"
-    # The manifest and a look for others; before publishing another look, afterwards a receipt. Publishing goes on
-    # beside the next epoch, so one may tell what was another's.
+    # The manifest and a check for rivals; another check before publishing, a receipt after it. Publishing overlaps with
+    # the next epoch, so one epoch may report requests of another.
     assert abs(sum(count["driver"] for count in counts) - 4 * len(counts)) <= 4
-    # A segment each, and without a tier a reading of it; merging now and then.
+    # A segment each, and without a tier a read of it; compaction now and then.
     assert sum(count["tasks"] for count in counts) / len(counts) <= requests_max
     assert all(count["tasks"] <= 12 for count in counts)
     made = REQUESTS.unclaimed() - before
@@ -334,7 +336,7 @@ def test_an_epoch_of_a_small_steady_job_costs_few_requests_and_tells_how_many(
     assert tier == "off" or not kinds["GET", "segments"]
 
 
-def test_an_epoch_that_runs_ahead_costs_a_question_for_each_new_file_besides(
+def test_an_epoch_that_runs_ahead_makes_one_more_request_per_new_file(
     minio_server: MinioServer, bucket: str, endpoint: Any, tmp_path: Path
 ) -> None:
     out = Collect()
@@ -349,12 +351,14 @@ def test_an_epoch_that_runs_ahead_costs_a_question_for_each_new_file_besides(
     targets = [(one.method, one.target.partition(f"{bucket}/job/")[2].partition("/")[0]) for one in requests]
     kinds = Counter(targets)
     sent = kinds["PUT", "segments"] + kinds["PUT", "staged"]
-    # One that is not there yet is asked for again, after a pause that grows.
+    # A missing file is polled for again, with growing pauses.
     assert kinds["HEAD", "segments"] + kinds["HEAD", "staged"] <= 4 * sent, kinds
     assert kinds["PUT", "manifests"] <= 42 and not kinds["GET", "segments"], kinds
 
 
-def test_what_is_counted_is_what_the_service_sees(minio_server: MinioServer, bucket: str, endpoint: Any) -> None:
+def test_counted_requests_match_those_the_service_receives(
+    minio_server: MinioServer, bucket: str, endpoint: Any
+) -> None:
     with HttpProxy(minio_server.port) as proxy:
         endpoint(minio_server, proxy.url)
         store, before = open_store(f"s3://{bucket}/a"), REQUESTS.of_thread()
@@ -375,7 +379,7 @@ def test_what_is_counted_is_what_the_service_sees(minio_server: MinioServer, buc
 
 
 @pytest.mark.parametrize("setting", [None, "false", "true"])
-def test_without_tls_the_digest_of_what_is_sent_is_signed_unless_somebody_says_otherwise(
+def test_without_tls_payload_digests_are_signed_unless_configured_otherwise(
     minio_server: MinioServer, bucket: str, endpoint: Any, monkeypatch: pytest.MonkeyPatch, setting: str | None
 ) -> None:
     if setting is not None:
@@ -391,7 +395,7 @@ def test_without_tls_the_digest_of_what_is_sent_is_signed_unless_somebody_says_o
     assert len(puts) == 5 and {digest == "UNSIGNED-PAYLOAD" for digest in puts} == {setting == "true"}
 
 
-def test_over_tls_it_is_not_signed_unless_somebody_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_over_tls_payload_digests_are_not_signed_unless_configured_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
         monkeypatch.delenv(name, raising=False)
     for endpoint_url in (None, "https://minio.example:9000"):

@@ -1,4 +1,4 @@
-"""The servers of the tests: data survive kill -9, and no server survives pytest."""
+"""The test servers: their data survives kill -9, and no server outlives pytest."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _consume(bootstrap: str, topic: str, count: int) -> list[bytes]:
         consumer.close()
 
 
-def test_kafka_keeps_its_records_and_its_address_through_kill_9(kafka_broker: KafkaBroker, unique_name: str) -> None:
+def test_kafka_retains_its_records_and_its_address_through_kill_9(kafka_broker: KafkaBroker, unique_name: str) -> None:
     kafka_broker.create_topic(unique_name, 1)
     _produce(kafka_broker.bootstrap, unique_name, b"before")
     kafka_broker.kill()
@@ -56,7 +56,7 @@ def test_kafka_keeps_its_records_and_its_address_through_kill_9(kafka_broker: Ka
     assert _consume(kafka_broker.bootstrap, unique_name, 2) == [b"before", b"after"]
 
 
-def test_kafka_through_the_proxy_is_reached_only_while_it_is_mended(
+def test_kafka_is_reachable_through_the_proxy_only_while_it_is_connected(
     kafka_broker: KafkaBroker, kafka_proxy: TcpProxy, unique_name: str
 ) -> None:
     from confluent_kafka import Producer
@@ -73,7 +73,7 @@ def test_kafka_through_the_proxy_is_reached_only_while_it_is_mended(
     assert kafka_proxy.connections_made >= 2
 
 
-def test_postgres_keeps_what_was_committed_through_kill_9(postgres_server: PostgresServer, unique_name: str) -> None:
+def test_postgres_retains_committed_rows_through_kill_9(postgres_server: PostgresServer, unique_name: str) -> None:
     postgres_server.execute(f"create table {unique_name} (n int)")
     postgres_server.execute(f"insert into {unique_name} values (1)")
     postgres_server.kill()
@@ -100,7 +100,7 @@ def test_postgres_loses_its_clients_when_the_proxy_is_cut(
         assert connection.execute("select 1").fetchone() == (1,)
 
 
-def test_minio_keeps_its_objects_through_kill_9(minio_server: MinioServer, unique_name: str) -> None:
+def test_minio_retains_its_objects_through_kill_9(minio_server: MinioServer, unique_name: str) -> None:
     bucket = minio_server.create_bucket(unique_name)
     minio_server.client().put_object(Bucket=bucket, Key="a", Body=b"kept")
     minio_server.kill()
@@ -108,7 +108,7 @@ def test_minio_keeps_its_objects_through_kill_9(minio_server: MinioServer, uniqu
     assert minio_server.client().get_object(Bucket=bucket, Key="a")["Body"].read() == b"kept"
 
 
-def test_redis_keeps_its_values_through_kill_9(redis_server: RedisServer, unique_name: str) -> None:
+def test_redis_retains_its_values_through_kill_9(redis_server: RedisServer, unique_name: str) -> None:
     import redis
 
     with redis.Redis.from_url(redis_server.url) as client:
@@ -119,7 +119,7 @@ def test_redis_keeps_its_values_through_kill_9(redis_server: RedisServer, unique
         assert client.get(unique_name) == b"kept"
 
 
-def test_rabbitmq_keeps_durable_messages_through_kill_9(rabbit_server: RabbitServer, unique_name: str) -> None:
+def test_rabbitmq_retains_durable_messages_through_kill_9(rabbit_server: RabbitServer, unique_name: str) -> None:
     import pika
 
     connection = rabbit_server.connect()
@@ -136,7 +136,7 @@ def test_rabbitmq_keeps_durable_messages_through_kill_9(rabbit_server: RabbitSer
     assert body == b"kept"
 
 
-def test_mariadb_keeps_what_was_committed_through_kill_9(mariadb_server: MariadbServer, unique_name: str) -> None:
+def test_mariadb_retains_committed_rows_through_kill_9(mariadb_server: MariadbServer, unique_name: str) -> None:
     mariadb_server.execute(f"create table {unique_name} (n int)")
     mariadb_server.execute(f"insert into {unique_name} values (1)")
     mariadb_server.kill()
@@ -182,7 +182,7 @@ def test_no_server_outlives_a_test_process_that_was_killed() -> None:
     assert not any(Path(folder).exists() for folder in folders)
 
 
-def test_the_script_that_brings_servers_is_silent_when_they_are_there() -> None:
+def test_the_server_download_script_is_silent_if_nothing_is_missing() -> None:
     script = TESTS.parent / "scripts" / "servers"
     made = subprocess.run([script, sys.executable], capture_output=True, text=True, timeout=120)
     assert (made.returncode, made.stdout, made.stderr) == (0, "", "")
@@ -190,7 +190,7 @@ def test_the_script_that_brings_servers_is_silent_when_they_are_there() -> None:
     assert refused.returncode == 2 and "'oracle'" in refused.stderr
 
 
-def test_a_proxy_that_closes_leaves_no_socket_of_those_who_connect_meanwhile() -> None:
+def test_a_closing_proxy_leaves_no_socket_of_concurrent_connections() -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=200) as target, warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         clients: list[socket.socket] = []

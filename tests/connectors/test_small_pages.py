@@ -1,4 +1,4 @@
-"""The programs of the pages on small connectors run as they are printed, against real servers."""
+"""The programs of the pages on small connectors run as printed, against real servers."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ PAGES = Path(__file__).resolve().parents[2] / "docs" / "connectors"
 
 
 def defined(page: str, **names: Any) -> dict[str, Any]:
-    """What a page defines, with these names given."""
+    """The definitions of a page, with these names predefined."""
     for block in re.findall(r"```python\n(.*?)```", (PAGES / page).read_text(encoding="utf-8"), re.DOTALL):
         exec(compile(block, page, "exec"), names)
     return names
 
 
-def test_the_page_on_redis_writes_what_it_says(redis_server: RedisServer) -> None:
+def test_the_redis_pages_program_writes_the_documented_values(redis_server: RedisServer) -> None:
     with redis.Redis.from_url(redis_server.url, decode_responses=True) as client:
         client.flushdb()
         run(defined("redis.md", URL=redis_server.url)["write_values"])
@@ -35,14 +35,14 @@ def test_the_page_on_redis_writes_what_it_says(redis_server: RedisServer) -> Non
         assert client.get("total") == "4"
 
 
-def test_the_page_on_http_sends_what_it_says(http_service: HttpService) -> None:
+def test_the_http_pages_program_sends_the_documented_requests(http_service: HttpService) -> None:
     run(defined("http.md", URL=http_service.url, TOKEN="t")["send_alerts"])
     [(_, headers, body)] = http_service.requests
     assert json.loads(body) == [{"card": "4711", "cents": 90_000}, {"card": "0815", "cents": 120_000}]
     assert headers["authorization"] == "Bearer t" and headers["idempotency-key"]
 
 
-def test_the_page_on_rabbitmq_does_what_it_says(rabbit_server: RabbitServer) -> None:
+def test_the_rabbitmq_pages_programs_run(rabbit_server: RabbitServer) -> None:
     names = defined("rabbitmq.md", HOST="127.0.0.1", PORT=rabbit_server.port)
     connection = rabbit_server.connect()
     channel = connection.channel()
@@ -54,7 +54,7 @@ def test_the_page_on_rabbitmq_does_what_it_says(rabbit_server: RabbitServer) -> 
     connection.close()
 
 
-def test_the_page_on_kinesis_does_what_it_says(moto_server: MotoServer) -> None:
+def test_the_kinesis_pages_programs_run(moto_server: MotoServer) -> None:
     keys = {"ACCESS_KEY": moto_server.access_key, "SECRET_KEY": moto_server.secret_key}
     names = defined("kinesis.md", REGION=moto_server.region, ENDPOINT=moto_server.url, **keys)
     client = moto_server.client("kinesis")

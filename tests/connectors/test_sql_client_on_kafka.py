@@ -1,4 +1,4 @@
-"""The SQL client's table over Kafka, as a person sees it: a Top-N that changes, at each size the batch answer."""
+"""The SQL client's table view over Kafka: an updating Top-N shows the batch answer at each size."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def batch_answer(broker: KafkaBroker, topic: str) -> list[tuple[str, ...]]:
             return sorted(tuple(map(str, row)) for row in rows)
 
 
-def test_a_top_n_over_kafka_is_the_batch_answer_after_each_portion_at_each_size(
+def test_a_top_n_over_kafka_shows_the_batch_answer_after_each_portion_at_each_size(
     kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path
 ) -> None:
     kafka_broker.create_topic(unique_name, 1)

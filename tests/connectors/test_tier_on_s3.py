@@ -1,4 +1,4 @@
-"""A job on a real S3 with a local tier: what a restart reads of the service, on the same machine and on another."""
+"""A job on a real S3 with a local tier: reads from the service after a restart, on the same machine and on another."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def store_url(minio_server: MinioServer, monkeypatch: pytest.MonkeyPatch, unique
 
 @pytest.fixture
 def fetched(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, int]]]:
-    """What is read of the service: the name of each file, and the bytes."""
+    """The reads from the service: the name of each file, and the bytes."""
     reads: list[tuple[str, int]] = []
     get, get_range = ObjectStore.get, ObjectStore.get_range
 
@@ -52,8 +52,8 @@ def fetched(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, int]]]:
 
 
 def run(store_url: str, tier: Path, epochs: int | None, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """One process of the job: all keys once, then a few of them in each epoch; stopped after so many epochs."""
-    monkeypatch.setattr(tiered_store, "_TIERS", {})  # nothing is known here of what was before
+    """One process of the job: all keys once, then a few of them in each epoch; stops after a number of epochs."""
+    monkeypatch.setattr(tiered_store, "_TIERS", {})  # the process starts without any cache
     items: list[Any] = [*range(KEYS), EPOCH]
     for epoch in range(1, EPOCHS):
         items += [*range(epoch, KEYS, 3_000), EPOCH]
@@ -79,7 +79,7 @@ PAIR = Types.TUPLE([Types.LONG(), Types.LONG()])
 
 
 def expected() -> list[tuple[int, int]]:
-    """What both processes together tell."""
+    """The combined output of both processes."""
     later = [(key, 2) for epoch in range(1, EPOCHS) for key in range(epoch, KEYS, 3_000)]
     return sorted([*((key, 1) for key in range(KEYS)), *later])
 
@@ -88,11 +88,11 @@ def segment_bytes(reads: list[tuple[str, int]]) -> int:
     return sum(size for name, size in reads if name.startswith("segments/"))
 
 
-def test_a_restart_on_the_same_machine_reads_nothing_that_is_there(
+def test_a_restart_on_the_same_machine_reads_no_cached_file(
     store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fetched: list[tuple[str, int]]
 ) -> None:
     before = run(store_url, tmp_path / "machine", 2, monkeypatch)
-    assert segment_bytes(fetched) == 0  # what it wrote it had
+    assert segment_bytes(fetched) == 0  # the files it wrote were cached
     store = open_store(store_url)
     state_bytes = sum(len(store.get(name)) for name in store.list("segments"))
     fetched.clear()
@@ -100,7 +100,7 @@ def test_a_restart_on_the_same_machine_reads_nothing_that_is_there(
     assert segment_bytes(fetched) == 0 and sum(size for _, size in fetched) < 0.05 * state_bytes
 
 
-def test_another_machine_reads_what_it_needs_once(
+def test_another_machine_reads_each_needed_file_once(
     store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fetched: list[tuple[str, int]]
 ) -> None:
     before = run(store_url, tmp_path / "machine", 2, monkeypatch)
@@ -110,7 +110,7 @@ def test_another_machine_reads_what_it_needs_once(
     assert names and len(names) == len(set(names))
 
 
-def test_of_large_files_another_machine_reads_parts(
+def test_another_machine_reads_large_files_partially(
     store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fetched: list[tuple[str, int]]
 ) -> None:
     monkeypatch.setattr(open_segments, "WHOLE_BYTES_MAX", 1_000)
@@ -122,7 +122,7 @@ def test_of_large_files_another_machine_reads_parts(
     monkeypatch.undo()
 
 
-def test_a_full_disk_costs_requests_and_no_output(
+def test_a_full_disk_costs_requests_but_loses_no_output(
     store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").write_text("")

@@ -1,4 +1,4 @@
-"""`scripts/try-server` gives a server to try things with, and takes it away again."""
+"""`scripts/try-server` starts a temporary server, and stops it at the end."""
 
 from __future__ import annotations
 

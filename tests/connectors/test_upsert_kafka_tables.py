@@ -1,4 +1,4 @@
-"""Topics as tables by key, on a real broker: a message is the row of its key, one without a value its deletion."""
+"""Topics as keyed tables, on a real broker: a message is the row of its key, a tombstone its deletion."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def messages(broker: KafkaBroker, topic: str) -> list[tuple[Any, Any]]:
         consumer.close()
 
 
-def test_messages_are_rows_by_key_and_those_without_a_value_delete(
+def test_messages_are_upserts_and_tombstones_are_deletes(
     t_env: TableEnvironment, kafka_broker: KafkaBroker, unique_name: str
 ) -> None:
     kafka_broker.create_topic(unique_name, 1)
@@ -99,7 +99,7 @@ def test_a_query_is_written_exactly_once_as_one_message_per_key_with_tombstones(
     t_env.execute_sql(insert).wait()
     expected = [({"name": "a"}, {"name": "a", "n": 2}), ({"name": "b"}, {"name": "b", "n": 1})]
     assert sorted(messages(kafka_broker, unique_name), key=str) == expected
-    # Straight through by the same key nothing is kept, and a deletion is a tombstone.
+    # A pass-through by the same key has no state, and a deletion is a tombstone.
     kafka_broker.create_topic(f"{unique_name}-copy", 1)
     produce(kafka_broker.bootstrap, unique_name, [None], key=b'{"name":"b"}')
     bounded = options(kafka_broker, unique_name, scan__bounded__mode="latest-offset")

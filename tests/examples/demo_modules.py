@@ -1,4 +1,4 @@
-"""The modules of examples/impressions, which find each other as those of a program do."""
+"""The modules of examples/impressions, importable from each other like those of a program."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RECORDS, PER_SECOND = 3_000, 75.0
 
 @dataclass(frozen=True)
 class Example:
-    """The program, who judges what it wrote, who asks it, and the demo that runs it."""
+    """The program, the judge of its output, the query client, and the demo that runs it."""
 
     job: ModuleType
     asking: ModuleType
@@ -41,7 +41,7 @@ class Example:
 
 @contextmanager
 def imported_example() -> Iterator[Example]:
-    """The modules, as long as the block lasts: other examples have some of the same names."""
+    """The modules, importable within the block: other examples have some of the same names."""
     names = ("job", "asking", "judge", "telling", "demo")
     sys.path.insert(0, str(FOLDER))
     try:

@@ -1,4 +1,4 @@
-"""The demo's proof is only worth something if it can fail: it finds what is lost, doubled, miscounted or wrong."""
+"""The demo's proof must be able to fail: it detects lost, duplicated, miscounted and wrong records."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from millstream.testing import CRASH, EPOCH, Collect, Result, Script, Watermark,
 
 
 def exact_lines(example: Example) -> list[str]:
-    """What the numbered files must hold, by a plain loop."""
+    """The expected numbered files, by a plain loop."""
     counts: dict[int, int] = {}
     lines = []
     for event in example.humans:
@@ -30,7 +30,7 @@ def exact_lines(example: Example) -> list[str]:
 
 
 def exact_results(example: Example) -> dict[tuple[int, int], tuple[int, int]]:
-    """What the windows must hold if nothing is dropped, by a plain loop: (ad, start) → (impressions, seen_ms)."""
+    """The expected windows if nothing is dropped, by a plain loop: (ad, start) → (impressions, seen_ms)."""
     results: dict[tuple[int, int], tuple[int, int]] = {}
     for event in example.humans:
         place = (event.ad, event.at_ms // 10_000 * 10_000)
@@ -61,14 +61,14 @@ def judged_windows(example: Example, folder: Path, dropped: int = 0) -> Any:
 # --- the stream -----------------------------------------------------------------------------------------------
 
 
-def test_the_stream_is_the_same_however_often_it_is_read_and_has_bots_in_it(example: Example) -> None:
+def test_the_stream_is_replayable_and_contains_bots(example: Example) -> None:
     texts = [example.server(index) for index in range(50)]
     assert texts == [example.server(index) for index in range(50)]
     assert texts != [example.job.AdServer(per_second=PER_SECOND, seed=2)(index) for index in range(50)]
     assert 0 < len(exact_lines(example)) < RECORDS
 
 
-def test_about_one_impression_in_fifty_comes_seconds_late(example: Example) -> None:
+def test_about_one_impression_in_fifty_is_seconds_late(example: Example) -> None:
     server = example.job.AdServer(first_ms=0, per_second=1_000)
     delays = [index - json.loads(server(index))["at_ms"] for index in range(20_000)]
     late = [delay for delay in delays if delay > 2_000]
@@ -77,7 +77,7 @@ def test_about_one_impression_in_fifty_comes_seconds_late(example: Example) -> N
     assert max(delay for delay in delays if delay <= 2_000) < 1_000
 
 
-def test_the_stream_ends_about_now_and_all_but_its_late_ones_begin_with_a_window(example: Example) -> None:
+def test_the_stream_ends_about_now_and_starts_at_a_window_except_late_ones(example: Example) -> None:
     now_ms = 1_767_258_123_456
     server = example.demo.server_until(now_ms, 8_000, 500.0)
     assert server.per_second == 125.0
@@ -90,7 +90,7 @@ def test_the_stream_ends_about_now_and_all_but_its_late_ones_begin_with_a_window
 
 
 def run_job(example: Example, items: list[Any], **options: Any) -> Result:
-    """The job with scripted input, and collected output in place of its files and its screen."""
+    """The job with scripted input, and collected output instead of its files and its screen."""
     job = example.job
 
     def build(env: StreamExecutionEnvironment) -> None:
@@ -106,7 +106,7 @@ def run_job(example: Example, items: list[Any], **options: Any) -> Result:
 
 
 def write_output(result: Result, folder: Path) -> None:
-    """The output of a run as files, those of each epoch apart."""
+    """The output of a run as files, one set per epoch."""
     for epoch in range(1, result.epochs + 1):
         write(folder / "numbered", epoch, (r.value for r in result.of("numbered") if r.epoch == epoch))
         rows = [record.value for record in result.of("windows") if record.epoch == epoch]
@@ -129,7 +129,7 @@ def test_counts_and_windows_are_exact_through_crashes(example: Example, tmp_path
     assert verdict.exact
     assert verdict.missing == dropped > 0 and verdict.updates > 0 and verdict.late >= verdict.updates
     assert verdict.results == sum(window.ads + window.updates for window in verdict.windows) - late_firsts(result)
-    # What the screen said when nothing could change a window any more is what the files say.
+    # The last values on the screen of closed windows equal those in the files.
     final = [line for line in result["closed"] if " final " in line]
     assert len(final) == len(verdict.windows)
     for line, window in zip(sorted(final), verdict.windows, strict=True):
@@ -139,7 +139,7 @@ def test_counts_and_windows_are_exact_through_crashes(example: Example, tmp_path
 
 
 def late_firsts(result: Result) -> int:
-    """Of how many ads the first result of a window came when it had closed already: an update, and a new ad."""
+    """The number of ads whose first result of a window came after it had closed: an update, and a new ad."""
     closed_in: dict[int, int] = {}
     seen: set[tuple[int, int]] = set()
     firsts = 0
@@ -155,7 +155,7 @@ def impression(at_ms: int, ad: int = 5) -> str:
     return json.dumps({"id": 1, "ad": ad, "agent": "Firefox", "seen_ms": 7, "at_ms": at_ms})
 
 
-def test_the_screen_tells_of_filling_closing_and_late_impressions(example: Example) -> None:
+def test_the_screen_shows_open_and_closing_windows_and_late_impressions(example: Example) -> None:
     items = [
         impression(1_000), impression(4_000), impression(3_000, ad=6), Watermark(5_000),
         impression(8_000), Watermark(9_999),
@@ -202,7 +202,7 @@ def test_lost_doubled_and_foreign_lines_are_counted(example: Example, tmp_path: 
     assert judged_count(example, tmp_path) == (3, 2, 2, len(ads))
 
 
-def test_a_count_that_began_anew_after_the_crash_is_found(example: Example, tmp_path: Path) -> None:
+def test_a_count_restarted_after_the_crash_is_detected(example: Example, tmp_path: Path) -> None:
     lines = exact_lines(example)
     of_one_ad = [line for line in lines if line.split(",")[1] == lines[-1].split(",")[1]]
     assert len(of_one_ad) > 1
@@ -229,7 +229,7 @@ def test_no_output_at_all_is_not_exact(example: Example, tmp_path: Path) -> None
 
 
 def one_of(example: Example, late: bool) -> Row:
-    """An impression of a human that comes late, or in time, in a window of an ad that has others."""
+    """An impression of a human that is late, or in time, in a window of an ad that has others."""
     results, patience_ms = exact_results(example), example.job.PATIENCE.to_millis()
     return next(
         event
@@ -240,7 +240,7 @@ def one_of(example: Example, late: bool) -> Row:
 
 
 def without(results: dict[tuple[int, int], tuple[int, int]], event: Row) -> tuple[tuple[int, int], tuple[int, int]]:
-    """A window's place, and its result if that event were not in it."""
+    """A window's key, and its result without the event."""
     place = (event.ad, event.at_ms // 10_000 * 10_000)
     return place, (results[place][0] - 1, results[place][1] - event.seen_ms)
 
@@ -255,19 +255,17 @@ def test_all_results_with_all_impressions_are_exact(example: Example, tmp_path: 
     assert sum(window.impressions for window in verdict.windows) == len(example.humans)
 
 
-def test_the_last_result_counts_and_earlier_ones_are_told_as_updated(example: Example, tmp_path: Path) -> None:
+def test_the_last_result_counts_and_earlier_ones_are_reported_as_updated(example: Example, tmp_path: Path) -> None:
     results = exact_results(example)
     place, early = without(results, one_of(example, late=True))
-    # Ten comes after nine: files are in the order of their epochs, not of their names.
+    # Ten follows nine: files are ordered by epoch, not by name.
     write_results(tmp_path, 9, {**results, place: early})
     write_results(tmp_path, 10, {place: results[place]})
     verdict = judged_windows(example, tmp_path)
     assert verdict.exact and (verdict.updates, verdict.late) == (1, 1)
 
 
-def test_an_ad_whose_first_result_came_after_the_window_had_closed_is_an_update(
-    example: Example, tmp_path: Path
-) -> None:
+def test_a_first_result_after_the_windows_end_is_an_update(example: Example, tmp_path: Path) -> None:
     results = exact_results(example)
     place, (impressions, seen_ms) = next(iter(results.items()))
     write_results(tmp_path, 1, {other: result for other, result in results.items() if other != place})
@@ -276,7 +274,7 @@ def test_an_ad_whose_first_result_came_after_the_window_had_closed_is_an_update(
     assert verdict.exact and (verdict.updates, verdict.late) == (1, impressions)
 
 
-def test_what_was_dropped_may_be_missing_if_it_was_late_and_was_counted(example: Example, tmp_path: Path) -> None:
+def test_a_late_impression_may_be_missing_if_it_was_counted_as_dropped(example: Example, tmp_path: Path) -> None:
     results = exact_results(example)
     place, result = without(results, one_of(example, late=True))
     write_results(tmp_path, 1, {**results, place: result})
@@ -286,7 +284,7 @@ def test_what_was_dropped_may_be_missing_if_it_was_late_and_was_counted(example:
         assert not verdict.exact and verdict.wrong == 0 and verdict.missing == 1
 
 
-def test_an_impression_that_came_in_time_may_not_be_missing(example: Example, tmp_path: Path) -> None:
+def test_a_punctual_impression_may_not_be_missing(example: Example, tmp_path: Path) -> None:
     results = exact_results(example)
     place, result = without(results, one_of(example, late=False))
     write_results(tmp_path, 1, {**results, place: result})
@@ -295,7 +293,7 @@ def test_an_impression_that_came_in_time_may_not_be_missing(example: Example, tm
 
 
 def broken(how: str, results: dict[tuple[int, int], tuple[int, int]]) -> list[dict[tuple[int, int], tuple[int, int]]]:
-    """The results of two epochs, of which one is not right."""
+    """The results of two epochs, one of them wrong."""
     place, (impressions, seen_ms) = next(iter(results.items()))
     if how == "doubled":
         return [results, {place: (impressions, seen_ms)}]
@@ -311,24 +309,24 @@ def broken(how: str, results: dict[tuple[int, int], tuple[int, int]]) -> list[di
 @pytest.mark.parametrize(
     "how", ["doubled", "an update that forgot", "a wrong sum", "counted twice", "of no impression"]
 )
-def test_a_result_that_cannot_be_is_found(example: Example, tmp_path: Path, how: str) -> None:
+def test_an_impossible_result_is_detected(example: Example, tmp_path: Path, how: str) -> None:
     for epoch, results in enumerate(broken(how, exact_results(example)), start=1):
         write_results(tmp_path, epoch, results)
     verdict = judged_windows(example, tmp_path)
     assert not verdict.exact and verdict.wrong == 1
 
 
-def test_a_line_that_is_no_result_is_found(example: Example, tmp_path: Path) -> None:
+def test_a_line_that_is_no_result_is_detected(example: Example, tmp_path: Path) -> None:
     write_results(tmp_path, 1, exact_results(example))
     write(tmp_path, 2, ["nonsense", "1,2,3"])
     assert judged_windows(example, tmp_path).wrong == 2
 
 
-# --- what is shown at the end ---------------------------------------------------------------------------------
+# --- the final screen -----------------------------------------------------------------------------------------
 
 
 def shown(example: Example, folder: Path, dropped: int = 0, gone_back: int = 0, columns: int = 94) -> str:
-    """The last words of the demo, on a screen of so many columns."""
+    """The final text of the demo, on a screen of this width."""
     count = example.judge.judge_count(example.humans, folder / "numbered")
     windows = judged_windows(example, folder / "windows", dropped)
     screen = Console(width=columns, record=True, file=io.StringIO())
@@ -338,7 +336,7 @@ def shown(example: Example, folder: Path, dropped: int = 0, gone_back: int = 0, 
     return screen.export_text()
 
 
-def test_the_end_says_what_was_proved(example: Example, tmp_path: Path) -> None:
+def test_the_final_text_lists_what_was_proved(example: Example, tmp_path: Path) -> None:
     write(tmp_path / "numbered", 1, exact_lines(example))
     results = exact_results(example)
     place, result = without(results, one_of(example, late=True))
@@ -348,14 +346,14 @@ def test_the_end_says_what_was_proved(example: Example, tmp_path: Path) -> None:
     assert f"{len(results):,} windows of an ad, the last result of each right but for what was dropped" in text
     assert "7 answers before the crash and 1,234 after it, none of them went back" in text
     assert max(map(len, text.splitlines())) <= 94
-    # With the two rows of the step before it, a blank one and that of the prompt, it fits 80×24.
+    # With the two rows of the previous step, a blank one and that of the prompt, it fits 80×24.
     small = shown(example, tmp_path, dropped=1, columns=80).splitlines()
     assert len(small) <= 20 and max(map(len, small)) <= 80
     last = max(start for _, start in results)
     assert example.job.window_text(last) in text
 
 
-def test_the_end_says_what_went_wrong(example: Example, tmp_path: Path) -> None:
+def test_the_final_text_lists_what_failed(example: Example, tmp_path: Path) -> None:
     write(tmp_path / "numbered", 1, exact_lines(example))
     results = exact_results(example)
     write_results(tmp_path / "windows", 1, results)

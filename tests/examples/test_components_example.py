@@ -17,7 +17,7 @@ JOB = runpy.run_path(str(ROOT / "examples" / "components" / "job.py"))
 
 
 @pytest.mark.parametrize("parallelism", [1, 2])
-def test_every_account_ends_in_the_group_of_its_smallest_one(parallelism: int) -> None:
+def test_every_account_ends_in_the_group_of_its_smallest_member(parallelism: int) -> None:
     links = [JOB["link"](index) for index in range(200)]
     items: list[Any] = []
     for index, link in enumerate(links):
@@ -36,7 +36,7 @@ def test_every_account_ends_in_the_group_of_its_smallest_one(parallelism: int) -
     assert max(rounds for _, _, rounds in result["moves"]) > 3
 
 
-def test_lines_say_who_moved_where_and_after_how_many_rounds() -> None:
+def test_lines_contain_the_account_its_group_and_the_rounds() -> None:
     assert JOB["line"]((17, 3, 1)) == "account    17  joins the group of     3  after 1 round"
 
 

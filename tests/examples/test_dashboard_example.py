@@ -1,4 +1,4 @@
-"""The live dashboard of examples/dashboard: results so far, final ones and corrections, of scripted sales."""
+"""The live dashboard of examples/dashboard: early results, final ones and corrections, of scripted sales."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from millstream.testing import CRASH, EPOCH, Collect, Result, Script, Watermark,
 JOB = runpy.run_path(str(Path(__file__).resolve().parents[2] / "examples" / "dashboard" / "job.py"))
 
 
-def told(*items: Any, parallelism: int = 1) -> Result:
+def dashboard_lines(*items: Any, parallelism: int = 1) -> Result:
     def build(env: StreamExecutionEnvironment) -> None:
-        told = JOB["turnover"](env.from_source(Script(items, type_info=JOB["SALE"]), JOB["in_time"](), "sales"))
-        told.sink_to(Collect("told"))
-        told.get_side_output(JOB["TOO_LATE"]).sink_to(Collect("lost"))
+        dashboard_lines = JOB["turnover"](
+            env.from_source(Script(items, type_info=JOB["SALE"]), JOB["in_time"](), "sales")
+        )
+        dashboard_lines.sink_to(Collect("told"))
+        dashboard_lines.get_side_output(JOB["TOO_LATE"]).sink_to(Collect("lost"))
 
     return run(build, parallelism=parallelism)
 
@@ -29,12 +31,12 @@ def north(at_s: float, cents: int) -> Row:
 
 
 def stages(result: Result) -> list[tuple[int, str]]:
-    """What is told of the first minute."""
+    """The stages emitted for the first minute."""
     return [(row.cents, row.stage) for row in result["told"] if row.minute_ms == 0]
 
 
-def test_a_minute_is_told_so_far_every_ten_seconds_then_final_then_corrected() -> None:
-    result = told(
+def test_a_minute_is_emitted_every_ten_seconds_then_final_then_corrected() -> None:
+    result = dashboard_lines(
         north(3, 100), Watermark(9_999), north(4, 50), Watermark(10_000),
         north(15, 200), Watermark(20_000),
         north(59, 1), Watermark(59_999),
@@ -48,28 +50,28 @@ def test_a_minute_is_told_so_far_every_ten_seconds_then_final_then_corrected() -
     assert result["lost"] == [north(1, 1_000)]
 
 
-def test_what_has_not_changed_since_it_was_told_is_not_told_again_but_at_the_end() -> None:
-    result = told(north(3, 100), Watermark(10_000), north(61, 1), Watermark(45_000), north(62, 1), EPOCH)
+def test_an_unchanged_result_is_not_emitted_again_except_as_final() -> None:
+    result = dashboard_lines(north(3, 100), Watermark(10_000), north(61, 1), Watermark(45_000), north(62, 1), EPOCH)
     assert stages(result) == [(100, "so far"), (100, "final")]
 
 
-def test_nothing_is_told_of_a_minute_before_its_first_ten_seconds_are_over() -> None:
-    assert stages(told(north(3, 100), Watermark(9_999), north(65, 1), EPOCH)) == [(100, "final")]
+def test_nothing_is_emitted_for_a_minute_before_its_first_ten_seconds() -> None:
+    assert stages(dashboard_lines(north(3, 100), Watermark(9_999), north(65, 1), EPOCH)) == [(100, "final")]
 
 
 def test_a_late_sale_that_changes_no_turnover_is_no_correction() -> None:
-    result = told(north(3, 100), Watermark(59_999), north(4, 0), EPOCH, north(61, 1), Watermark(62_000))
+    result = dashboard_lines(north(3, 100), Watermark(59_999), north(4, 0), EPOCH, north(61, 1), Watermark(62_000))
     assert stages(result) == [(100, "final")]
 
 
 @pytest.mark.parametrize("parallelism", [1, 2])
-def test_the_newest_line_of_every_shop_and_minute_is_right_through_crashes(parallelism: int) -> None:
+def test_the_newest_line_of_every_shop_and_minute_is_correct_through_crashes(parallelism: int) -> None:
     sales = [JOB["sale"](index) for index in range(1_700)]
     items: list[Any] = []
     for index, sale in enumerate(sales):
         items += [CRASH] if index in (333, 1_111) else []
         items += [sale, EPOCH] if index % 50 == 49 else [sale]
-    result = told(*items, parallelism=parallelism)
+    result = dashboard_lines(*items, parallelism=parallelism)
     assert result.restarts == 2
     assert {row.stage for row in result["told"]} == {"so far", "final", "corrected"}
     lost = result["lost"]
@@ -82,7 +84,7 @@ def test_the_newest_line_of_every_shop_and_minute_is_right_through_crashes(paral
     assert {(row.shop, row.minute_ms): row.cents for row in result["told"]} == expected
 
 
-def test_lines_say_the_minute_the_shop_the_amount_and_the_stage() -> None:
+def test_lines_contain_the_minute_the_shop_the_amount_and_the_stage() -> None:
     assert JOB["line"](Row(shop="north", minute_ms=3_660_000, cents=12_345, stage="final")) == (
         "01:01  north       123.45  final"
     )

@@ -1,4 +1,4 @@
-"""What the demo is told by the running job: who asks, who judges the answers, and one whole demo at a terminal."""
+"""The demo's queries to the running job: the client, the judge of the answers, and one whole demo at a terminal."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def write_results(folder: Path, lines: list[str]) -> None:
 # --- the answers of the job -----------------------------------------------------------------------------------
 
 
-def asked_at_every_epoch(example: Example, store: str, ads: list[int]) -> list[list[Any]]:
-    """For each ad, what the demo would be told of it at every epoch that the store retains."""
+def answers_at_every_epoch(example: Example, store: str, ads: list[int]) -> list[list[Any]]:
+    """For each ad, the demo's answer at every epoch that the store retains."""
     job = query.open(f"memory://{store}")
     answers: list[list[Any]] = [[] for _ in ads]
     for epoch in job.epochs():
@@ -48,7 +48,7 @@ def asked_at_every_epoch(example: Example, store: str, ads: list[int]) -> list[l
     return answers
 
 
-def test_answers_of_the_job_never_go_back_and_come_to_what_the_files_have(example: Example, tmp_path: Path) -> None:
+def test_answers_of_the_job_never_decrease_and_converge_to_the_files(example: Example, tmp_path: Path) -> None:
     items: list[Any] = []
     for index in range(RECORDS):
         items += [EPOCH] if index % 100 == 0 else []
@@ -62,17 +62,17 @@ def test_answers_of_the_job_never_go_back_and_come_to_what_the_files_have(exampl
 
     result = run(build, store="test-demo-answers", parallelism=2)
     write_results(tmp_path, [",".join(map(str, row)) for row in result["windows"]])
-    answers = asked_at_every_epoch(example, "test-demo-answers", [*range(100)])
+    answers = answers_at_every_epoch(example, "test-demo-answers", [*range(100)])
     assert sum(len(answer.windows) for of_ad in answers for answer in of_ad) > 500
     for of_ad in answers:
         verdict = example.judge.judge_answers(of_ad[:15], of_ad[15:], tmp_path)
         assert verdict.exact and (verdict.before, verdict.after) == (15, len(of_ad) - 15)
-    # The job that began anew after the crash would be found.
+    # A job that started empty after the crash would be detected.
     busy = max(answers, key=lambda of_ad: len(of_ad[15].windows))
     assert not example.judge.judge_answers(busy[:16], busy[:1], tmp_path).exact
 
 
-def test_what_was_taken_in_is_read_off_the_offsets_of_all_splits(example: Example) -> None:
+def test_the_number_of_read_records_is_the_sum_of_all_offsets(example: Example) -> None:
     def build(env: StreamExecutionEnvironment) -> None:
         numbers = DataGeneratorSource(lambda index: index, 1_000, type_info=Types.LONG())
         env.from_source(numbers, WatermarkStrategy.no_watermarks(), "numbers").sink_to(Collect("numbers"))
@@ -89,7 +89,7 @@ def test_what_was_taken_in_is_read_off_the_offsets_of_all_splits(example: Exampl
 
 
 def answer(example: Example, epoch: int, watermark_ms: int, **counts: int) -> Any:
-    """An answer with windows named by the second they start at: s10=3 has three impressions, seen for 30 ms."""
+    """An answer with windows named by their starting second: s10=3 has three impressions, seen for 30 ms."""
     windows = (
         example.asking.OpenWindow(int(name[1:]) * 1_000, int(name[1:]) * 1_000 + 10_000, count, count * 10)
         for name, count in counts.items()
@@ -109,7 +109,7 @@ def judged(example: Example, final: Path, before: list[Any], after: list[Any]) -
     return verdict.gone_back, verdict.wrong, verdict.exact
 
 
-def test_answers_that_only_grow_until_their_windows_are_over_are_right(example: Example, final: Path) -> None:
+def test_answers_that_only_grow_until_the_end_of_their_windows_are_correct(example: Example, final: Path) -> None:
     before = [answer(example, 1, 3_000), answer(example, 1, 3_000), answer(example, 2, 8_000, s0=8)]
     after = [
         answer(example, 2, 8_000, s0=8),
@@ -128,13 +128,13 @@ def test_answers_that_only_grow_until_their_windows_are_over_are_right(example: 
         ((5, 14_998, {}), "no more of a window that can still change"),
     ],
 )
-def test_an_answer_that_went_back_is_found(example: Example, final: Path, later: Any, how: str) -> None:
+def test_a_decreasing_answer_is_detected(example: Example, final: Path, later: Any, how: str) -> None:
     epoch, watermark_ms, counts = later
     before, after = [answer(example, 4, 9_000, s0=8)], [answer(example, epoch, watermark_ms, **counts)]
     assert judged(example, final, before, after) == (1, 0, False), how
 
 
-def test_an_answer_that_told_more_than_there_was_is_found(example: Example, final: Path) -> None:
+def test_an_answer_beyond_the_final_count_is_detected(example: Example, final: Path) -> None:
     right = answer(example, 1, 3_000, s0=9)
     for more in (answer(example, 2, 3_000, s0=10), answer(example, 2, 3_000, s0=9, s50=1)):
         assert judged(example, final, [right], [more]) == (0, 1, False)
@@ -143,17 +143,17 @@ def test_an_answer_that_told_more_than_there_was_is_found(example: Example, fina
         assert judged(example, final, [right], [more]) == (0, 1, False)
 
 
-def test_without_answers_on_both_sides_of_the_crash_nothing_is_proved(example: Example, final: Path) -> None:
+def test_without_answers_before_and_after_the_crash_nothing_is_proved(example: Example, final: Path) -> None:
     told = [answer(example, 1, 3_000, s0=9)]
     assert judged(example, final, told, told) == (0, 0, True)
     assert judged(example, final, told, []) == judged(example, final, [], told) == (0, 0, False)
 
 
-# --- who asks -------------------------------------------------------------------------------------------------
+# --- the client ---------------------------------------------------------------------------------------------
 
 
-class Saying(BaseHTTPRequestHandler):
-    """Says no to everything: 404 with a sentence, and 503 about ad 0."""
+class Rejecting(BaseHTTPRequestHandler):
+    """Rejects everything: 404 with a sentence, and 503 for ad 0."""
 
     def do_GET(self) -> None:
         self.send_response(503 if self.path.endswith("/0") else 404)
@@ -166,8 +166,8 @@ class Saying(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def refusing(example: Example) -> Iterator[Any]:
-    """Questions to a server that says no."""
-    with HTTPServer(("127.0.0.1", 0), Saying) as server:
+    """A client of a server that rejects everything."""
+    with HTTPServer(("127.0.0.1", 0), Rejecting) as server:
         thread = Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         questions = example.asking.Questions(f"127.0.0.1:{server.server_port}")
@@ -177,14 +177,14 @@ def refusing(example: Example) -> Iterator[Any]:
         thread.join()
 
 
-def test_where_nobody_answers_there_is_no_answer(example: Example, refusing: Any) -> None:
+def test_without_a_server_there_is_no_answer(example: Example, refusing: Any) -> None:
     nobody = example.asking.Questions(example.asking.free_address())
     assert nobody.ask(17) is None
     nobody.close()
     assert refusing.ask(0) is None, "a server that has no epoch yet"
 
 
-def test_a_refusal_is_shown_in_the_words_of_the_server_and_ends_a_watch(example: Example, refusing: Any) -> None:
+def test_a_rejection_is_shown_with_the_servers_message_and_ends_a_watch(example: Example, refusing: Any) -> None:
     assert "no such state here" in str(example.demo.answered(refusing, "a/b?c").renderable)
     with example.asking.Watch(refusing, 17) as watch, pytest.raises(example.asking.Refused, match="no such state"):
         until_s = time.monotonic() + 60
@@ -192,7 +192,7 @@ def test_a_refusal_is_shown_in_the_words_of_the_server_and_ends_a_watch(example:
             assert watch.answers == ()
 
 
-def test_lines_are_waited_for_only_so_long(example: Example) -> None:
+def test_waiting_for_lines_is_bounded(example: Example) -> None:
     ours, theirs = os.pipe()
     keyboard = example.asking.Keyboard(ours)
     os.write(theirs, b"17\n 18 \n19")
@@ -212,11 +212,11 @@ CAPTURES = Path(__file__).parent / "captures"
 
 
 def keep(name: str, screen: Screen) -> None:
-    """Keep the picture for people to look at, if asked to (MILLSTREAM_CAPTURES=write). Its figures differ each time."""
+    """Save the screen for review, if requested (MILLSTREAM_CAPTURES=write). Its figures differ each time."""
     if os.environ.get("MILLSTREAM_CAPTURES") == "write":
         edge = f"+{'-' * screen.columns}+"
         picture = "\n".join([edge, *(f"|{line:{screen.columns}}|" for line in screen.lines), edge, ""])
-        folder = str(Path(sys.executable).parent)  # of this machine: no other has it
+        folder = str(Path(sys.executable).parent)  # specific to this machine
         picture = re.sub(
             rf"{re.escape(folder)}(/millstream list)( *)", rf".venv/bin\1\2{' ' * (len(folder) - 9)}", picture
         )
@@ -225,21 +225,21 @@ def keep(name: str, screen: Screen) -> None:
 
 
 def has_one_waiting_row(columns: int, screen: Screen) -> bool:
-    """Whether one row says how far the job is, the last one, and it fits so many columns."""
+    """Whether exactly one row, the last one, shows the job's progress, and it fits into the columns."""
     last = screen.text.rpartition("\n")[2]
     return screen.text.count("It is killed") == 1 and last.startswith("It is killed") and len(last) < columns
 
 
 @pytest.mark.slow
-def test_at_a_terminal_the_user_asks_after_the_crash_and_the_demo_ends_exactly_once(tmp_path: Path) -> None:
-    """At 80×24, and for a while at 120×40. What the story tells is in sight when it is told."""
+def test_at_a_terminal_queries_after_the_crash_are_correct_and_the_demo_ends_exactly_once(tmp_path: Path) -> None:
+    """At 80×24, and for a while at 120×40. Everything that the story mentions is visible at that moment."""
     demo = [sys.executable, str(FOLDER / "demo.py"), "--records", "20000", "--rate", "4000"]
     terminal = Terminal(demo, cwd=tmp_path, rows=24, columns=80)
     screen = terminal.screen
     prompt = r"Enter to let it finish:$"
     try:
         terminal.read_until(r"It is killed when it has 10,000 impressions … Spark starts, \d+ s", 300)
-        # The story and the whole command that asks are in sight, and the command is in one row.
+        # The story and the whole query command are visible, and the command is in one row.
         assert "Millstream demo" in screen.text
         curl = r"(?m)^curl http://127\.0\.0\.1:\d+/v1/jobs/impressions/states/impressions/windows/\d+$"
         assert re.search(curl, screen.text), screen.text
@@ -248,7 +248,7 @@ def test_at_a_terminal_the_user_asks_after_the_crash_and_the_demo_ends_exactly_o
         for rows, columns in ((24, 60), (18, 60), (40, 120), (24, 70), (24, 80)):
             terminal.resize(rows, columns)
             terminal.read_until(partial(has_one_waiting_row, columns), 60)
-            # The whole story is there still, once, with the row that tells how far the job is once below it.
+            # The whole story is still there, once, with the progress row once below it.
             *told, _ = terminal.screen.all_text.splitlines()
             assert "".join(told).replace(" ", "") == "".join(story), screen.all_text
         terminal.read_until(r"… epoch \d+, [\d,]+ impressions, \d+ s", 300)

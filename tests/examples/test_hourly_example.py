@@ -1,4 +1,4 @@
-"""The jobs of examples/impressions that count by the hour: one that answers itself, and one that feeds Redis."""
+"""The hourly jobs of examples/impressions: one that serves queries itself, and one that feeds Redis."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def example() -> Iterator[tuple[ModuleType, ModuleType]]:
 
 
 def counted(hourly: ModuleType, records: int) -> Counter[tuple[int, int]]:
-    """How often each ad was seen in each hour, by a plain count of the first records: (ad, start of the hour)."""
+    """Impressions of each ad in each hour, by a plain count of the first records: (ad, start of the hour)."""
     seen = hourly.AdServer(ADS, PER_SECOND)(np.arange(records))
     hours = [at_ms // HOUR_MS * HOUR_MS for at_ms in seen.column("at_ms").to_pylist()]
     return Counter(zip(seen.column("ad").to_pylist(), hours, strict=True))
 
 
 def run_some(hourly: ModuleType, parallelism: int, build: Any) -> str:
-    """Run a program for some epochs of 8,000 impressions each; its store."""
+    """Run a program for some epochs of 8,000 impressions each; returns its store."""
     store = f"hourly-example-{next(STORES)}"
 
     def building(env: StreamExecutionEnvironment) -> None:
@@ -63,7 +63,7 @@ def run_some(hourly: ModuleType, parallelism: int, build: Any) -> str:
 
 
 @pytest.mark.parametrize("parallelism", [1, 2])
-def test_hours_that_are_over_are_in_files_and_open_ones_can_be_asked_for(
+def test_past_hours_are_in_files_and_open_ones_can_be_queried(
     example: tuple[ModuleType, ModuleType], tmp_path: Path, parallelism: int
 ) -> None:
     hourly, _ = example
@@ -82,7 +82,7 @@ def test_hours_that_are_over_are_in_files_and_open_ones_can_be_asked_for(
     assert found == counted(hourly, found.total())
 
 
-def test_impressions_are_the_same_however_they_are_read_and_small_numbers_are_seen_more(
+def test_impressions_are_deterministic_and_skewed_to_small_numbers(
     example: tuple[ModuleType, ModuleType],
 ) -> None:
     hourly, _ = example
@@ -94,7 +94,7 @@ def test_impressions_are_the_same_however_they_are_read_and_small_numbers_are_se
     assert len(np.unique(ads)) > 250_000
 
 
-def test_what_is_flushed_are_the_counts_of_every_hour(example: tuple[ModuleType, ModuleType], tmp_path: Path) -> None:
+def test_flushed_counts_cover_every_hour(example: tuple[ModuleType, ModuleType], tmp_path: Path) -> None:
     hourly, hourly_redis = example
     out = Collect("redis")
     run_some(hourly, 2, lambda seen: hourly_redis.program(seen, str(tmp_path), out))
@@ -110,7 +110,7 @@ def counts_of(out: Collect) -> dict[tuple[int, int], int]:
 
 @contextmanager
 def redis_server(folder: Path) -> Iterator[int]:
-    """A Redis of its own, that keeps nothing; its port."""
+    """A separate Redis without persistence; yields its port."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -131,10 +131,10 @@ def redis_server(folder: Path) -> Iterator[int]:
         server.wait()
 
 
-def test_redis_has_the_counts_of_every_hour_that_was_flushed(
+def test_redis_has_the_counts_of_every_flushed_hour(
     example: tuple[ModuleType, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "build" / "peers"))  # `make redis` puts it there; it is no dependency
+    monkeypatch.syspath_prepend(str(ROOT / "build" / "peers"))  # installed by `make redis`; it is no dependency
     redis = importlib.import_module("redis")
     hourly, hourly_redis = example
     with redis_server(tmp_path) as port:
@@ -150,9 +150,9 @@ def test_redis_has_the_counts_of_every_hour_that_was_flushed(
     assert found == counted(hourly, sum(found.values()))
 
 
-def test_without_the_client_of_redis_the_job_says_what_to_install(
+def test_without_the_redis_client_the_job_reports_what_to_install(
     example: tuple[ModuleType, ModuleType], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "redis", None)  # as if it were not there
+    monkeypatch.setitem(sys.modules, "redis", None)  # as if it were not installed
     with pytest.raises(PlatformError, match="pip install redis"):
         example[1].RedisHours("127.0.0.1", 6379)

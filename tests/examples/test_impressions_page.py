@@ -1,8 +1,9 @@
-"""The page of examples/impressions in a real browser: open hours of chosen ads, live, through the end of their server.
+"""The page of examples/impressions in a real browser: open hours of selected ads, live, through a restart of their
+server.
 
-The job is the example's own program, run in process. Where a test decides when an epoch is committed, `commit` runs it
-on for some epochs, on the same store, and a server stands beside it; where it does not, the job runs by the clock and
-serves its page itself. What the page shows is held against what `millstream.query` answers.
+The job is the example's own program, run in process. If a test decides when an epoch is committed, `commit` runs it for
+some epochs, on the same store, with a separate server; otherwise the job runs in real time and serves its page itself.
+The page's contents are compared with answers of `millstream.query`.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from millstream.testing import ManualClock, run
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "impressions"
 STORES = count()
 ADS, PER_SECOND = 1_000, 1_000.0
-WATCHED = 4  # so many ads have a stream of their own, the others are asked for
+WATCHED = 4  # this many ads have a stream of their own, the others are polled
 TOKEN = "a-token-of-some-length"
 
 
@@ -54,7 +55,7 @@ def hourly() -> Iterator[ModuleType]:
 def browser() -> Iterator[Browser]:
     chromium = shutil.which("chromium")
     assert chromium is not None, "there is no chromium. Install it: scripts/debian chromium chromium"
-    expect.set_options(timeout=60_000)  # the machine may have other work
+    expect.set_options(timeout=60_000)  # the machine may be busy
     flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
     with sync_playwright() as playwright:
         launched = playwright.chromium.launch(executable_path=chromium, args=flags)
@@ -70,7 +71,7 @@ def page(browser: Browser) -> Iterator[Page]:
 
 @contextmanager
 def opened(browser: Browser, **options: Any) -> Iterator[Page]:
-    """A page in a profile of its own; what its script fails with fails the test."""
+    """A page in a profile of its own; errors of its script fail the test."""
     with browser.new_context(**options) as context:
         page = context.new_page()
         failures: list[Any] = []
@@ -81,7 +82,7 @@ def opened(browser: Browser, **options: Any) -> Iterator[Page]:
 
 
 class Job:
-    """The example's program on a store in memory: an hour is seven to eight epochs long."""
+    """The example's program on an in-memory store: an hour is seven to eight epochs long."""
 
     def __init__(self, hourly: ModuleType, output: Path) -> None:
         self.hourly, self.output = hourly, output
@@ -89,7 +90,7 @@ class Job:
         self.epoch = 0
 
     def commit(self, epochs: int = 1) -> None:
-        """Run on for so many epochs, and one more in which the job is suspended."""
+        """Run for this many epochs, and one more in which the job is suspended."""
         env = StreamExecutionEnvironment()
         self._build(env, PER_SECOND, paced=False)
         clock = ManualClock(int(time.time() * 1000))
@@ -98,7 +99,9 @@ class Job:
 
     @contextmanager
     def running(self, listen: str) -> Iterator[str]:
-        """Run by the clock until the block is left, as the example does; the address at which the job answers."""
+        """Run in real time until the end of the block, as the example does; yields the address at which the job
+        answers.
+        """
         settings = self.hourly.settings(listen).set_string("millstream.epoch.min-interval", "150 ms")
         env = StreamExecutionEnvironment(configuration=settings)
         self._build(env, 20_000.0, paced=True)
@@ -120,7 +123,7 @@ class Job:
         return query.open(f"memory://{self.store}").newest()
 
     def counts(self, ad: int) -> list[str]:
-        """What the page must show of an ad."""
+        """The expected contents of the page for an ad."""
         return [f"{window.result['impressions']:,}" for window in self.newest().windows("impressions", ad)]
 
     def server(self, **changes: Any) -> QueryServer:
@@ -151,7 +154,7 @@ def expect_state(page: Page, state: str) -> None:
     expect(page.locator("#pill")).to_have_text(state)
 
 
-def test_chosen_ads_show_their_open_hours_and_move_when_an_epoch_is_committed(page: Page, job: Job) -> None:
+def test_selected_ads_show_their_open_hours_and_update_at_each_commit(page: Page, job: Job) -> None:
     job.commit(6)
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
@@ -177,13 +180,13 @@ def test_chosen_ads_show_their_open_hours_and_move_when_an_epoch_is_committed(pa
         expect(page.locator("#epoch")).to_have_text(str(job.epoch))
         page.get_by_role("button", name="Remove ad 0").click()
         expect(page.locator(".card")).to_have_count(1)
-        page.reload()  # the address has kept which ads were chosen
+        page.reload()  # the address contains the selected ads
         expect_counts(page, job, 7)
         expect(page.locator(".card")).to_have_count(1)
         assert all(url.startswith(server.url) for url in asked), "the page asked somebody else"
 
 
-def test_more_ads_than_a_browser_has_connections_all_move(page: Page, job: Job) -> None:
+def test_more_ads_than_browser_connections_all_update(page: Page, job: Job) -> None:
     job.commit(2)
     ads = range(WATCHED + 4)
     with job.server() as server:
@@ -194,7 +197,7 @@ def test_more_ads_than_a_browser_has_connections_all_move(page: Page, job: Job) 
         assert page.evaluate("[...cards.values()].filter(card => card.watch).length") == WATCHED
 
 
-def test_the_page_says_that_it_is_cut_off_and_goes_on_by_itself(page: Page, job: Job) -> None:
+def test_the_page_reports_a_lost_connection_and_reconnects_by_itself(page: Page, job: Job) -> None:
     job.commit(2)
     with job.server() as server:
         page.goto(f"{server.url}/#7")
@@ -209,10 +212,10 @@ def test_the_page_says_that_it_is_cut_off_and_goes_on_by_itself(page: Page, job:
         expect_counts(page, job, 7)
         assert job.counts(7) != kept
         expect(page.locator("#notice")).to_be_hidden()
-        expect(card(page, 7).locator("figcaption")).to_contain_text(f"{job.epoch} points")  # the missed ones too
+        expect(card(page, 7).locator("figcaption")).to_contain_text(f"{job.epoch} points")  # including missed updates
 
 
-def test_what_cannot_be_shown_is_said_in_words(page: Page, job: Job) -> None:
+def test_errors_are_shown_as_text(page: Page, job: Job) -> None:
     job.commit(1)
     with job.server() as server:
         page.goto(server.url)
@@ -225,7 +228,7 @@ def test_what_cannot_be_shown_is_said_in_words(page: Page, job: Job) -> None:
         expect_state(page, "Live")
 
 
-def test_a_server_that_wants_a_token_is_given_one(page: Page, job: Job) -> None:
+def test_a_token_is_sent_to_a_server_that_requires_one(page: Page, job: Job) -> None:
     job.commit(1)
     rights = Rights({hashlib.sha256(TOKEN.encode()).digest(): Reader("page", ("impressions",))})
     with job.server(rights=rights) as server:
@@ -263,7 +266,7 @@ NOTE_WHAT_IS_SHOWN = """() => {
 }"""
 
 
-def test_the_job_serves_its_page_itself_and_no_count_goes_back_when_it_runs_again(page: Page, job: Job) -> None:
+def test_the_job_serves_its_page_itself_and_counts_never_decrease_after_a_restart(page: Page, job: Job) -> None:
     with job.running("127.0.0.1:0") as url:
         page.goto(f"{url}/#0")
         page.evaluate(NOTE_WHAT_IS_SHOWN)
@@ -273,7 +276,7 @@ def test_the_job_serves_its_page_itself_and_no_count_goes_back_when_it_runs_agai
     before = page.evaluate("shown")
     with job.running(url.removeprefix("http://")):
         expect_state(page, "Live")
-        # A predicate of Playwright's own would be evaluated by the page, which lets nobody evaluate anything.
+        # A predicate of Playwright's own would be evaluated by the page, whose policy forbids evaluation.
         until = time.monotonic() + 60
         while len(page.evaluate("shown")) <= len(before) + 3:
             assert time.monotonic() < until, "the page shows nothing new"

@@ -1,6 +1,6 @@
-"""A program of the test-suite as it was, and as it is after a change: an operator put in, its types widened.
+"""A test program before and after a change: an added operator, or widened types.
 
-The change is made to the graph that the program built, so every program can be changed, and at any of its edges.
+The change is applied to the graph that the program built, so every program can be changed, at any of its edges.
 """
 
 from __future__ import annotations
@@ -44,8 +44,9 @@ _OF_FUNCTIONS = ("ReducingStateDescriptor", "AggregatingStateDescriptor")
 
 @dataclass(frozen=True)
 class Version:
-    """One form of a program. `uids`: given to every operator. `inserted`: a seed for the place of one operator more.
-    `source_type`: that of the numbers read."""
+    """One version of a program. `uids`: assign one to every operator. `inserted`: a seed for the place of an added
+    operator. `source_type`: that of the numbers read.
+    """
 
     program: Program
     uids: bool = False
@@ -53,7 +54,7 @@ class Version:
     source_type: TypeInformation = Types.LONG()  # noqa: RUF009 - types are values
 
     def built(self, out: Collect, parallelism: int, path: str | None = None) -> tuple[Graph, JobSettings]:
-        """The graph and settings of a job, which starts from the snapshot at `path`, if one is given."""
+        """The graph and settings of a job, which starts from the snapshot at `path`, if any."""
         env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(parallelism)
         settings = Configuration().set_integer("millstream.epoch.max-records", 9)
         if path is not None:
@@ -71,7 +72,7 @@ class Version:
 
 
 def _with_one_more(graph: Graph, rng: random.Random) -> Graph:
-    """The graph with an operator that changes nothing on one of its edges."""
+    """The graph with an identity operator on one of its edges."""
     consumer, at = rng.choice([(node, at) for node in graph.nodes for at in range(len(node.inputs)) if _is_open(node)])
     edge = consumer.inputs[at]
     before = graph.node(edge.source)
@@ -102,7 +103,7 @@ def _with_one_more(graph: Graph, rng: random.Random) -> Graph:
 
 
 def _is_open(node: Node) -> bool:
-    """Whether a program could have put an operator before it."""
+    """Whether a program could have inserted an operator upstream of it."""
     return not isinstance(node.operation, (LoopHead, LoopTail))
 
 
@@ -119,9 +120,9 @@ def _narrow(kind: Any) -> Any:
 
 @contextmanager
 def narrow_states() -> Iterator[None]:
-    """While this is open, the states of all programs are declared with int32 where they say int64.
+    """While this is open, the states of all programs are declared with int32 instead of int64.
 
-    Keys of maps keep their type: they cannot be widened, because they hash differently.
+    Map keys retain their type: they cannot be widened, because they hash differently.
     """
     with pytest.MonkeyPatch.context() as patch:
         for module in _MODULES:
@@ -132,5 +133,5 @@ def narrow_states() -> Iterator[None]:
 
 
 def _narrowing(descriptor: Callable[..., Any]) -> Callable[..., Any]:
-    """The last argument is the type of the values."""
+    """The last argument is the value type."""
     return lambda *arguments: descriptor(*arguments[:-1], _narrow(arguments[-1]))

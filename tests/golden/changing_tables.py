@@ -1,7 +1,7 @@
-"""Tables that change, for tests: random changelogs cut into epochs, a query over them, and what a batch engine says.
+"""Changing tables for tests: random changelogs cut into epochs, a query over them, and the batch engine's answer.
 
-The oracle is DuckDB over the prefix of the changes that an epoch's manifest says was read: after every epoch the rows
-that the query has given so far, added and taken away, must be the rows of the same SQL text over that prefix.
+The oracle is DuckDB over the prefix of the changes that an epoch's manifest records as read: after every epoch the
+query's emitted changes, applied, must equal the same SQL text over that prefix.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ class Changelog:
 
 
 def rows_left(changes: Any) -> list[tuple[Any, ...]]:
-    """The rows that remain; taking away what is not there fails, be it only for the sign of a zero."""
+    """The remaining rows; retracting an absent row fails, even if only the sign of a zero differs."""
     counts: Counter[str] = Counter()
     rows: dict[str, tuple[Any, ...]] = {}
     for change in changes:
         row = tuple(change)
-        written = repr(row)  # 0.0 and -0.0 are equal, and not the same
+        written = repr(row)  # 0.0 and -0.0 are equal, but distinguishable
         if change.get_row_kind() in ADDED:
             counts[written] += 1
             rows[written] = row
@@ -71,7 +71,7 @@ def rows_left(changes: Any) -> list[tuple[Any, ...]]:
 
 
 def materialised(changes: Any) -> Counter[tuple[Any, ...]]:
-    """The same, counted."""
+    """The remaining rows as a multiset."""
     return Counter(rows_left(changes))
 
 
@@ -117,9 +117,10 @@ def _random_row(random: Random, keys: int) -> tuple[Any, ...]:
 
 
 @dataclass(frozen=True)
-class Life:
-    """How a job is run: its parallelism, and the epochs at whose end it fails once. If it is stopped after some epochs
-    it goes on at another parallelism. `epoch_records`: epochs are cut after so few records of a table, too."""
+class RunPlan:
+    """How a job runs: its parallelism, and the epochs at whose end it fails once. If it stops after some epochs it is
+    restored at another parallelism. `epoch_records`: epochs are also cut after this many records of a table.
+    """
 
     parallelism: int = 1
     crashes: tuple[int, ...] = ()
@@ -128,8 +129,8 @@ class Life:
     epoch_records: int | None = None
 
     @classmethod
-    def random(cls, random: Random, epochs: int) -> Life:
-        """Any."""
+    def random(cls, random: Random, epochs: int) -> RunPlan:
+        """A random plan."""
         return cls(
             random.randrange(1, 4),
             tuple(number for number in range(epochs) if random.random() < 0.15),
@@ -139,7 +140,7 @@ class Life:
         )
 
     def phases(self) -> list[tuple[int, int | None]]:
-        """Each run's parallelism, and after how many epochs it is stopped."""
+        """Each run's parallelism, and the number of epochs after which it stops."""
         stopped = [] if self.stops_after is None else [(self.parallelism, self.stops_after)]
         return [*stopped, (self.then_parallelism if stopped else self.parallelism, None)]
 
@@ -147,16 +148,18 @@ class Life:
 def check_every_epoch(
     query: str,
     tables: Mapping[str, Changelog],
-    life: Life,
+    life: RunPlan,
     *,
     only_grows: bool,
     views: Mapping[str, FirstValues] | None = None,
     comparable: Comparable = tuple,
     oracle: str | None = None,
 ) -> None:
-    """Run the query over the tables; after every epoch its rows are those of DuckDB over what was read by then.
-    `views`: tables made of the others, which are computed here. `comparable` makes rows of both comparable. `oracle` is
-    the query as DuckDB writes it."""
+    """Run the query over the tables and compare its result with DuckDB's after every epoch.
+
+    `views` are computed here from the tables. `comparable` normalises the rows of both. `oracle` is the query in
+    DuckDB's dialect.
+    """
     crashes = [life.crashes, *[()] * len(tables)]
     scripts = {name: table.script(at) for (name, table), at in zip(tables.items(), crashes, strict=False)}
     store = fresh_name("changing")
@@ -172,35 +175,35 @@ def check_every_epoch(
         rows = {name: rows_left(changes) for name, changes in read.items()}
         return rows | {name: view.rows(read[view.table]) for name, view in (views or {}).items()}
 
-    _compare(oracle or query, *_lived(life, run_for), contents, comparable, f"{life}: {query}; {views}")
+    _compare(oracle or query, *_run_phases(life, run_for), contents, comparable, f"{life}: {query}; {views}")
 
 
 def check_timed_query(
     query: str,
     views: Mapping[str, TimedView],
     tables: Mapping[str, TimedTable],
-    life: Life,
+    life: RunPlan,
     comparable: Comparable,
 ) -> None:
-    """The same for a query over views of tables with a time, each of which says itself what is in it."""
+    """The same for a query over views of timed tables, each of which computes its own contents."""
     store = fresh_name("timed")
     queries = {"latest": LATEST} | {name: view.query for name, view in views.items()}
 
     def run_for(parallelism: int, epochs: int | None) -> tuple[Result, Collect]:
         return ran(query, tables, views=queries, parallelism=parallelism, epochs=epochs, store=store)
 
-    given = {name: view.given(tables) for name, view in views.items()}
+    by_view = {name: view.contents(tables) for name, view in views.items()}
 
     def contents(number: int, manifest: Manifest) -> Contents:
-        return {name: [row for at, row in rows if at <= number] for name, rows in given.items()}
+        return {name: [row for at, row in rows if at <= number] for name, rows in by_view.items()}
 
-    _compare(query, *_lived(life, run_for), contents, comparable, f"{life}: {query}; {queries}")
+    _compare(query, *_run_phases(life, run_for), contents, comparable, f"{life}: {query}; {queries}")
 
 
-def _lived(
-    life: Life, run_for: Callable[[int, int | None], tuple[Result, Collect]]
+def _run_phases(
+    life: RunPlan, run_for: Callable[[int, int | None], tuple[Result, Collect]]
 ) -> tuple[list[Collected], list[Manifest]]:
-    """What a job has given in its life, and the manifests of epochs that read something."""
+    """The changes that a job emitted in all its runs, and the manifests of epochs that read input."""
     changes: list[Collected] = []
     manifests: list[Manifest] = []
     for parallelism, epochs in life.phases():
@@ -220,7 +223,7 @@ def _compare(
     comparable: Comparable,
     story: str,
 ) -> None:
-    """After every epoch the rows that are left of the changes are those of DuckDB over what tables hold then."""
+    """Compare the applied changes with DuckDB's answer over the tables' contents after every epoch."""
     with duckdb.connect() as database:
         database.execute("SET threads = 1")
         for macro in MACROS:
@@ -254,7 +257,7 @@ def _add_query(
 
 
 def _read(manifest: Manifest, name: str, script: Sequence[Any]) -> list[Row]:
-    """The changes of a table that were read by the end of an epoch."""
+    """The changes of a table read by the end of an epoch."""
     offset = manifest.sources[name]["script-0"].offset
     return [item for item in script[:offset] if isinstance(item, Row)]
 
@@ -262,7 +265,7 @@ def _read(manifest: Manifest, name: str, script: Sequence[Any]) -> list[Row]:
 def answer(
     database: duckdb.DuckDBPyConnection, query: str, tables: Mapping[str, Sequence[tuple[Any, ...]]]
 ) -> list[tuple[Any, ...]]:
-    """What DuckDB says."""
+    """DuckDB's answer."""
     for name, rows in tables.items():
         database.execute(f"CREATE OR REPLACE TABLE {name} (k INTEGER, v BIGINT, s VARCHAR, x DOUBLE)")
         if rows:

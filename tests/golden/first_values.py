@@ -1,9 +1,9 @@
-"""A view with FIRST_VALUE and LAST_VALUE of a changing table, at random, and what is in it: the slow way, row by row.
+"""A random view with FIRST_VALUE and LAST_VALUE of a changing table, and its contents computed row by row.
 
-Which value is first is a matter of the order in which rows came, which no batch engine knows. So the view is computed
-here, by what decision 0040 says: a value is first where it has been there for the longest, and last where it came last,
-change by change, wherever epochs are cut. A list of distinct values has them in the order in which their stays began.
-Beside them stand aggregates of distinct values and others, each with a FILTER or without.
+Which value is first depends on the arrival order, which no batch engine knows. So the view is computed here, by
+decision 0040: the first value is the one present for the longest time, the last value the one inserted last, change by
+change, wherever epochs are cut. A list of distinct values is ordered by the start of their presence. The view has
+aggregates of distinct values and others too, each with or without a FILTER.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class _Call:
 
 @dataclass(frozen=True)
 class FirstValues:
-    """The view: groups of `k`, with a number, a text and a real, called as the table's own columns."""
+    """The view: groups of `k`, with two numbers, a text and a real, named like the table's columns."""
 
     table: str
     calls: tuple[_Call, ...]
@@ -85,7 +85,7 @@ class FirstValues:
 
     @classmethod
     def random(cls, random: Random, table: str) -> FirstValues:
-        """Any."""
+        """A random view."""
         calls = []
         for column, name, others in ((1, "v", SUMS | COUNTS), (2, "s", OTHERS | TEXTS), (3, "x", SUMS | OTHERS)):
             choices = {**ORDERED, **(others if random.random() < 0.4 else {})}
@@ -100,7 +100,7 @@ class FirstValues:
         return f"SELECT k, {listed} FROM {self.table}{self.where} GROUP BY k"
 
     def rows(self, changes: Sequence[Row]) -> list[tuple[Any, ...]]:
-        """What is in it, after these changes of the table."""
+        """Its contents, after these changes of the table."""
         where = WHERES[self.where]
         sizes: Counter[Any] = Counter()
         seen: dict[tuple[Any, _Call], Changes] = {}

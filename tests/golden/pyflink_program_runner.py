@@ -1,6 +1,6 @@
-"""Runs the programs of a file one after another and prints what each shows; a title line `### name` begins one.
+"""Runs the programs of a file in sequence and prints the output of each; a title line `### name` starts one.
 
-The programs import `pyflink`. Given the argument `millstream`, that is Millstream, with its jobs in memory.
+The programs import `pyflink`. With the argument `millstream`, that is Millstream, with its jobs in memory.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ def show(table: Any) -> None:
 
 
 def last(table: Any) -> None:
-    """The rows that are left when all changes have been applied."""
+    """The remaining rows after applying all changes."""
     present: list[str] = []
     with table.execute().collect() as rows:
         for row in rows:

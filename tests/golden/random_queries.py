@@ -1,10 +1,10 @@
-"""Random queries over tables that change, in the SQL that DuckDB and we both speak.
+"""Random queries over changing tables, in the SQL that DuckDB and Millstream share.
 
-A query is grown from the inside: joins of tables or of queries, aggregates (FILTER, DISTINCT, HAVING, GROUPING SETS),
-first rows of an order, OVER, set operations, IN, EXISTS and NOT IN over columns with NULLs, scalar subqueries, UNNEST,
-LATERAL, computed columns; each over the others. Every order is total up to equal rows, sums are of values that doubles
-hold exactly (so no mean is added up): there is one right answer. Aggregates with more than one (lists as they came) or
-with one that is rounded (deviations) stand outermost, and `comparable` makes their values so.
+A query grows from the inside out: joins, aggregates (FILTER, DISTINCT, HAVING, GROUPING SETS), Top-N, OVER, set
+operations, IN, EXISTS and NOT IN over nullable columns, scalar subqueries, UNNEST, LATERAL and computed columns, nested
+in one another. Every order is total up to equal rows, and sums are over values that doubles hold exactly (so no mean is
+summed): each query has one right answer. Aggregates with several right answers (lists in arrival order) or rounded ones
+(deviations) are outermost, and `comparable` normalises their values.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class Query:
     types: tuple[str, ...]
 
     def columns(self, of: str = "", type_: str | None = None) -> list[str]:
-        """The names of its columns, as those of table `of`."""
+        """The column names, qualified by table `of`."""
         prefix = f"{of}." if of else ""
         return [f"{prefix}c{at}" for at, each in enumerate(self.types) if type_ in (None, each)]
 
     def comparable(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
-        """A row whose values are equal to those of another engine: lists without an order, some numbers rounded."""
+        """A normalised row: lists without an order, some numbers rounded, so that equal results compare equal."""
         return tuple(_comparable(value, type_) for value, type_ in zip(row, self.types, strict=True))
 
 
@@ -44,7 +44,7 @@ def _comparable(value: Any, type_: str) -> Any:
         return value
     if type_ == ROUNDED:
         return round(value, DIGITS)
-    if isinstance(value, dict):  # a multiset: how often each is there
+    if isinstance(value, dict):  # a multiset: the number of occurrences of each
         value = [each for each, times in value.items() for _ in range(times)]
     return tuple(sorted(value.split(",") if isinstance(value, str) else value, key=lambda each: (each is None, each)))
 
@@ -68,7 +68,7 @@ class _Grower:
         return self._random.random() < share
 
     def query(self, depth: int) -> Query:
-        """A query that nests at most so deep."""
+        """A query nested at most `depth` levels deep."""
         if depth <= 0:
             return self._table()
         grow = self._random.choice(
@@ -82,7 +82,7 @@ class _Grower:
         return grow(depth - 1)
 
     def outermost_group(self, depth: int) -> Query:
-        """Groups with aggregates whose values must be made comparable."""
+        """A GROUP BY with aggregates whose values must be normalised."""
         source, q = self.query(depth), self._name()
         keys = self._random.sample(source.columns(q), min(len(source.types), self._random.choice((1, 1, 2))))
         column = self._random.choice(source.columns(q))
@@ -92,7 +92,7 @@ class _Grower:
         for number in (*source.columns(q, NUMBER), *source.columns(q, REAL)):
             kinds = ("VAR_POP", "VAR_SAMP", "STDDEV_POP", "STDDEV_SAMP")
             choices += [(f"{name}(CAST({number} AS DOUBLE))", ROUNDED) for name in kinds]
-        measures = [*self._random.sample(choices, min(2, len(choices))), self._measure(source, q)]
+        measures = [*self._random.sample(choices, min(2, len(choices))), self._aggregate_call(source, q)]
         listed = ", ".join(f"{text} AS c{at}" for at, text in enumerate([*keys, *(text for text, _ in measures)]))
         text = f"SELECT {listed} FROM ({source.text}) {q} GROUP BY {', '.join(keys)}"
         return Query(text, (*(self._type(source, key) for key in keys), *(type_ for _, type_ in measures)))
@@ -145,7 +145,7 @@ class _Grower:
         text = f"SELECT {listed} FROM ({left.text}) {a} {kind} JOIN ({right.text}) {b} ON {condition}"
         return Query(text, tuple(type_ for _, type_ in columns))
 
-    def _measure(self, source: Query, of: str) -> tuple[str, str]:
+    def _aggregate_call(self, source: Query, of: str) -> tuple[str, str]:
         number, any_column = self._pick(source, of, NUMBER), self._random.choice(source.columns(of))
         type_ = self._type(source, any_column)
         choices = [("COUNT(*)", NUMBER), (f"COUNT({any_column})", NUMBER), (f"COUNT(DISTINCT {any_column})", NUMBER)]
@@ -172,13 +172,13 @@ class _Grower:
         source, q = self.query(depth), self._name()
         keys = self._random.sample(source.columns(q), min(len(source.types), self._random.choice((0, 1, 1, 2))))
         types = [self._type(source, key) for key in keys]
-        measures = [self._measure(source, q) for _ in range(self._random.randrange(1, 4))]
+        measures = [self._aggregate_call(source, q) for _ in range(self._random.randrange(1, 4))]
         listed = ", ".join(f"{text} AS c{at}" for at, (text, _) in enumerate([*((key, "") for key in keys), *measures]))
         by, having = (f" GROUP BY {', '.join(keys)}" if keys else ""), ""
         if len(keys) == 2 and self._chance(0.4):
             sets = self._random.choice((f"ROLLUP ({', '.join(keys)})", f"CUBE ({', '.join(keys)})"))
             by = f" GROUP BY {self._random.choice((sets, f'GROUPING SETS (({keys[0]}), ({keys[1]}))'))}"
-        if not keys or "ROLLUP" in by or "CUBE" in by:  # of nothing at all a batch has a row, a stream has none
+        if not keys or "ROLLUP" in by or "CUBE" in by:  # a batch emits a row for no input, a stream none
             having = " HAVING COUNT(*) > 0"
         elif self._chance(0.25):
             having = f" HAVING {self._random.choice(('COUNT(*) > 1', 'COUNT(*) < 3'))}"
@@ -207,7 +207,7 @@ class _Grower:
         return Query(f"SELECT {', '.join(given)} FROM ({inner}) {self._name()} WHERE {bound}", source.types)
 
     def _order(self, columns: Sequence[str]) -> str:
-        """An order by all columns: only equal rows are equal in it."""
+        """An order by all columns: only identical rows tie."""
         return ", ".join(
             f"{column} {self._random.choice(('ASC', 'DESC'))} NULLS {self._random.choice(('FIRST', 'LAST'))}"
             for column in self._random.sample(columns, len(columns))
@@ -238,7 +238,7 @@ class _Grower:
         if not frame:
             choices += [(f"{name}()", NUMBER) for name in ("ROW_NUMBER", "RANK", "DENSE_RANK")]
             choices += [(f"{name}({column})", self._type(source, column)) for name in ("LAG", "LEAD")]
-        if number:  # of NULLs we take the next value, DuckDB does not
+        if number:  # our LAG and LEAD differ from DuckDB's for NULLs
             choices += [(f"{name}_VALUE(COALESCE({number}, -99))", NUMBER) for name in ("FIRST", "LAST")]
         measure, type_ = self._random.choice(choices)
         listed = ", ".join(f"{column} AS c{at}" for at, column in enumerate(columns))
@@ -262,7 +262,7 @@ class _Grower:
         return Query(f"SELECT {listed} FROM ({source.text}) {q}{where}", tuple(type_ for _, type_ in given))
 
     def _unnested(self, depth: int) -> Query:
-        """Each row as often as an array of its columns is long."""
+        """Repeats each row for each element of an array of its columns."""
         source, q, element = self.query(depth), self._name(), self._name()
         type_ = self._random.choice(source.types)
         items = [self._pick(source, q, type_) for _ in range(self._random.randrange(1, 4))]
@@ -274,7 +274,7 @@ class _Grower:
         return Query(text, (*source.types, type_))
 
     def _lateral(self, depth: int) -> Query:
-        """For each row the first rows of a query that have a value in common with it."""
+        """For each row, the first rows of a query that share a value with it."""
         outer, inner = self.query(depth), self.query(self._random.randrange(depth + 1))
         a, b, found = self._name(), self._name(), self._name()
         term = self._compared(inner, b, outer, a, ["="])
@@ -299,7 +299,7 @@ class _Grower:
         texts = []
         for side in sides:
             q = self._name()
-            # What stands below a set operation has the same type on both sides.
+            # The operands of a set operation have the same types.
             casts = {NUMBER: "BIGINT", TEXT: "VARCHAR", REAL: "DOUBLE"}
             listed = ", ".join(
                 f"CAST({self._pick(side, q, type_)} AS {casts[type_]}) AS c{at}" for at, type_ in enumerate(chosen)
@@ -339,7 +339,7 @@ class _Grower:
         correlated = ""
         if self._chance(0.5) and (term := self._compared(inner, b, outer, a, EQUALITIES)):
             correlated = f" WHERE {term}"
-        elif self._chance(0.3):  # several values of the column are equal to one outside
+        elif self._chance(0.3):  # several values of the column equal one outside
             correlated = f" WHERE ABS({theirs}) = {mine}"
         subquery = f"(SELECT {measure} FROM ({inner.text}) {b}{correlated})"
         listed = ", ".join(f"{column} AS c{at}" for at, column in enumerate(outer.columns(a)))

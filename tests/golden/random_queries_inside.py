@@ -1,8 +1,8 @@
-"""Random queries whose expressions hold queries, in the SQL that DuckDB and we both speak.
+"""Random queries with subqueries in their expressions, in the SQL that DuckDB and Millstream share.
 
-Conditions are grown of EXISTS, IN, comparisons with SOME and ALL and scalar queries, joined by AND, OR, NOT and CASE;
-they stand in SELECT, WHERE, HAVING, ON and in arguments of aggregates. Queries inside name columns around them by
-equalities or otherwise, and may hold queries themselves. Each has one right answer over the rows there are.
+Conditions are built of EXISTS, IN, comparisons with SOME and ALL and scalar subqueries, combined by AND, OR, NOT and
+CASE, in SELECT, WHERE, HAVING, ON and aggregate arguments. Subqueries are correlated by equalities or other conditions,
+and may be nested. Each query has one right answer.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _Grower:
         return self._random.random() < share
 
     def query(self) -> str:
-        """A query whose clauses hold queries."""
+        """A query whose clauses contain subqueries."""
         form = self._random.choice(("select", "select", "where", "where", "where", "having", "on", "argument"))
         condition = self._condition(["t"], 2)
         if form == "select":
@@ -62,7 +62,7 @@ class _Grower:
         )
 
     def _condition(self, around: list[str], depth: int) -> str:
-        """A condition over the last of the tables around."""
+        """A condition over the last of the tables in scope."""
         number = self._random.randrange(10)
         if depth > 0 and number < 3:
             parts = [self._condition(around, depth - 1) for _ in range(2)]
@@ -72,17 +72,17 @@ class _Grower:
         if depth > 0 and number == 4:
             parts = [self._condition(around, depth - 1) for _ in range(2)]
             return f"CASE WHEN {parts[0]} THEN {parts[1]} ELSE v > 0 END".replace(" v >", f" {around[-1]}.v >")
-        return self._asking(around, depth)
+        return self._row_condition(around, depth)
 
-    def _asking(self, around: list[str], depth: int) -> str:
-        """A condition that asks for rows of a query."""
+    def _row_condition(self, around: list[str], depth: int) -> str:
+        """A condition on the rows of a subquery."""
         kind = self._random.choice(("EXISTS", "IN", "IN", "NOT IN", "PAIR", "SOME", "ALL", "VALUE"))
         outer, column = around[-1], self._random.choice((*NUMBERS, TEXT))
         if kind == "EXISTS":
             return f"EXISTS ({self._rows(around, '1', depth)})"
         if kind == "PAIR":
             word = self._random.choice(("IN", "NOT IN"))
-            name = self._name()  # DuckDB compares pairs with rows that nothing correlates
+            name = self._name()  # DuckDB compares pairs only with uncorrelated rows
             where = self._random.choice(("", f" WHERE {name}.v > 0", f" WHERE {name}.s IS NOT NULL"))
             return f"({outer}.k, {outer}.{column}) {word} (SELECT {name}.k, {name}.{column} FROM u {name}{where})"
         if kind in ("IN", "NOT IN"):
@@ -94,7 +94,7 @@ class _Grower:
         return f"{outer}.v {self._random.choice(SIGNS)} {self._value(around, depth)}"
 
     def _value(self, around: list[str], depth: int) -> str:
-        """A query as a value."""
+        """A subquery as a value."""
         measure = self._random.choice(
             (
                 "MAX({0}.v)",
@@ -104,13 +104,13 @@ class _Grower:
                 f"MAX({{0}}.v + {around[-1]}.k)",
             )
         )
-        if self._chance(0.2):  # at most one row, without an aggregate of all
+        if self._chance(0.2):  # at most one row, without a global aggregate
             name = self._name()
             return f"(SELECT DISTINCT {name}.k FROM u {name} WHERE {name}.k = {around[-1]}.k)"
         return f"({self._rows(around, measure, depth)})"
 
     def _rows(self, around: list[str], selected: str, depth: int) -> str:
-        """A query over one table, whose condition names columns around it, or none."""
+        """A query over one table, whose condition is correlated or not."""
         name, outer = self._name(), around[-1]
         terms: list[str] = []
         if self._chance(0.5):
@@ -121,6 +121,6 @@ class _Grower:
         if self._chance(0.2):
             terms.append(f"{name}.v > 0")
         if depth > 1 and self._chance(0.25):
-            terms.append(self._asking([*around, name], depth - 2))
+            terms.append(self._row_condition([*around, name], depth - 2))
         where = f" WHERE {' AND '.join(terms)}" if terms else ""
         return f"SELECT {selected.format(name)} FROM {self._random.choice(('u', 'u', 't'))} {name}{where}"

@@ -1,5 +1,5 @@
-"""An acknowledgement travels once: the driver notices one that is lost, doubled, or of an attempt that others did not
-hear; and a task looks at no account but its own.
+"""The driver notices acknowledgements that are lost, duplicated, or of an attempt that other tasks did not receive; and
+a task reads only its own account.
 
 The programs cover stages of different width, channels relayed by the stage between, and loops.
 """
@@ -55,7 +55,7 @@ EXCHANGED = {
 CASES = [("rebalance", 1), ("rebalance", 7), ("many widths", 7), ("relayed", 2), ("relayed", 7), ("loop", 2)]
 
 
-# --- what can happen to acknowledgements and attempts ---------------------------------------------------------------
+# --- faults of acknowledgements and attempts ------------------------------------------------------------------------
 
 Trick = Callable[[list[Envelope], Callable[[], list[Envelope]]], list[Envelope]]
 """From what a task sent, and another attempt of it, to what arrives."""
@@ -75,29 +75,29 @@ def doubled(sent: list[Envelope], again: Callable[[], list[Envelope]]) -> list[E
 
 
 def of_another_task(sent: list[Envelope], again: Callable[[], list[Envelope]]) -> list[Envelope]:
-    """As many acknowledgements as there should be, but one is of a task that does not exist."""
+    """The expected number of acknowledgements, but one is of a task that does not exist."""
     own = first_of(sent, ACKNOWLEDGEMENT)
     stray = replace(Acknowledgement.decode(own.payload.to_pybytes()), subtask=99)
     return [replace(e, payload=stray.encode()) if e is own else e for e in sent]
 
 
 def acknowledged_by_another_attempt(sent: list[Envelope], again: Callable[[], list[Envelope]]) -> list[Envelope]:
-    """Everybody hears the first attempt, and the driver the second."""
+    """Tasks receive the first attempt, the driver the second."""
     return [e for e in sent if e.kind != ACKNOWLEDGEMENT] + [e for e in again() if e.kind == ACKNOWLEDGEMENT]
 
 
-def heard_in_two_attempts(sent: list[Envelope], again: Callable[[], list[Envelope]]) -> list[Envelope]:
+def received_in_two_attempts(sent: list[Envelope], again: Callable[[], list[Envelope]]) -> list[Envelope]:
     """The last task of the next stage reads the second attempt, the others the first."""
     last = max(envelope.target for envelope in sent)
     return [e for e in sent if e.target != last] + [e for e in again() if e.target == last]
 
 
-class TrickyRunner(LocalRunner):
-    """Plays a trick on the last task of stage `at`, while `tricks` are left."""
+class FaultyRunner(LocalRunner):
+    """Injects a fault into the last task of stage `at`, `faults` times."""
 
-    def __init__(self, trick: Trick, at: int, tricks: int) -> None:
+    def __init__(self, fault: Trick, at: int, faults: int) -> None:
         super().__init__()
-        self._trick, self._at, self.tricks, self.runs = trick, at, tricks, 0
+        self._trick, self._at, self.faults, self.runs = fault, at, faults, 0
 
     def prepare(self, job: ShippedJob) -> None:
         super().prepare(job)
@@ -111,9 +111,9 @@ class TrickyRunner(LocalRunner):
         arrived = list(rows)
         sent = list(super()._task(stage, subtask, spec, iter(arrived)))
         at = self._at % len(self.plan.stages)
-        if self.tricks and stage == at and subtask == self.plan.stages[stage].width - 1:
-            self.tricks -= 1
-            sent = self._trick(sent, lambda: list(super(TrickyRunner, self)._task(stage, subtask, spec, iter(arrived))))
+        if self.faults and stage == at and subtask == self.plan.stages[stage].width - 1:
+            self.faults -= 1
+            sent = self._trick(sent, lambda: list(super(FaultyRunner, self)._task(stage, subtask, spec, iter(arrived))))
         yield from sent
 
 
@@ -125,52 +125,52 @@ def start(program: Program, parallelism: int, runner: LocalRunner, out: Collect)
     return launch.start(env._graph(None), env._job_settings())
 
 
-@pytest.mark.parametrize("trick", [lost, doubled, of_another_task, acknowledged_by_another_attempt])
+@pytest.mark.parametrize("fault", [lost, doubled, of_another_task, acknowledged_by_another_attempt])
 @pytest.mark.parametrize(("name", "parallelism"), CASES)
-def test_an_epoch_whose_acknowledgements_do_not_add_up_is_run_again_and_whole(
-    name: str, parallelism: int, trick: Trick
+def test_an_epoch_with_inconsistent_acknowledgements_is_retried_completely(
+    name: str, parallelism: int, fault: Trick
 ) -> None:
-    out, runner = Collect(), TrickyRunner(trick, at=0, tricks=2)
+    out, runner = Collect(), FaultyRunner(fault, at=0, faults=2)
     start(EXCHANGED[name], parallelism, runner, out).result()
-    assert runner.tricks == 0 and runner.runs >= 3
+    assert runner.faults == 0 and runner.runs >= 3
     assert multiset(out.values) == multiset(EXCHANGED[name].golden(parallelism))
 
 
-@pytest.mark.parametrize("trick", [lost, doubled, acknowledged_by_another_attempt, heard_in_two_attempts])
+@pytest.mark.parametrize("fault", [lost, doubled, acknowledged_by_another_attempt, received_in_two_attempts])
 @pytest.mark.parametrize(("name", "parallelism"), [case for case in CASES if case[1] > 1])
-def test_an_epoch_whose_acknowledgements_never_add_up_is_never_committed(
-    name: str, parallelism: int, trick: Trick
+def test_an_epoch_with_persistently_inconsistent_acknowledgements_is_never_committed(
+    name: str, parallelism: int, fault: Trick
 ) -> None:
     out = Collect()
     with pytest.raises(JobFailedError) as caught:
-        start(EXCHANGED[name], parallelism, TrickyRunner(trick, at=0, tricks=1_000), out).result()
-    # A mixed attempt of a task that sent other blocks may be noticed by the receiver already.
+        start(EXCHANGED[name], parallelism, FaultyRunner(fault, at=0, faults=1_000), out).result()
+    # A mixed attempt of a task that sent other blocks may be detected by the receiver already.
     assert isinstance(caught.value.__cause__, (MixedEpochError, BrokenExchangeError))
     assert out.publications == []
 
 
-@pytest.mark.parametrize("trick", [lost, doubled])
+@pytest.mark.parametrize("fault", [lost, doubled])
 @pytest.mark.parametrize("at", [1, -1])
-def test_acknowledgements_are_missed_wherever_on_their_way_they_are_lost(trick: Trick, at: int) -> None:
-    out, runner = Collect(), TrickyRunner(trick, at, tricks=1)
+def test_a_lost_acknowledgement_is_detected_at_every_stage(fault: Trick, at: int) -> None:
+    out, runner = Collect(), FaultyRunner(fault, at, faults=1)
     start(EXCHANGED["many widths"], 7, runner, out).result()
-    assert runner.tricks == 0 and multiset(out.values) == multiset(EXCHANGED["many widths"].golden(7))
+    assert runner.faults == 0 and multiset(out.values) == multiset(EXCHANGED["many widths"].golden(7))
 
 
-def test_two_attempts_that_sent_the_same_are_still_two_attempts() -> None:
-    """Nothing but the nonce tells them apart: counts, blocks and watermarks agree."""
+def test_two_attempts_with_equal_output_are_distinguished() -> None:
+    """Only the nonce distinguishes them: counts, blocks and watermarks agree."""
     with pytest.raises(JobFailedError) as caught:
-        runner = TrickyRunner(heard_in_two_attempts, at=0, tricks=1_000)
+        runner = FaultyRunner(received_in_two_attempts, at=0, faults=1_000)
         start(EXCHANGED["rebalance"], 7, runner, Collect()).result()
     assert isinstance(caught.value.__cause__, MixedEpochError)
     assert "of stage 1 received other attempts of the tasks of stage 0" in str(caught.value.__cause__)
 
 
-class CountingRunner(TrickyRunner):
+class CountingRunner(FaultyRunner):
     """Counts what tasks send, by kind and stage."""
 
     def __init__(self) -> None:
-        super().__init__(lost, 0, tricks=0)
+        super().__init__(lost, 0, faults=0)
         self.sent: dict[tuple[int, int], list[Envelope]] = {}
 
     def run(self, spec: EpochSpec) -> list[tuple[int, bytes]]:
@@ -196,8 +196,8 @@ def test_every_stage_sends_each_acknowledgement_once_and_each_receiver_one_small
         assert all(barrier.payload.size < 200 for barrier in barriers)
 
 
-def test_a_barrier_of_a_sender_that_does_not_exist_is_refused() -> None:
-    class Stranger(LocalRunner):
+def test_a_barrier_of_an_unknown_sender_is_rejected() -> None:
+    class UnknownSender(LocalRunner):
         def _task(self, stage: int, subtask: int, spec: EpochSpec, rows: Iterator[pa.RecordBatch]) -> Any:
             for envelope in super()._task(stage, subtask, spec, rows):
                 yield envelope
@@ -206,21 +206,21 @@ def test_a_barrier_of_a_sender_that_does_not_exist_is_refused() -> None:
                     yield replace(envelope, payload=stranger.encode())
 
     with pytest.raises(JobFailedError, match="of none of the 2 senders"):
-        start(EXCHANGED["rebalance"], 2, Stranger(), Collect()).result()
+        start(EXCHANGED["rebalance"], 2, UnknownSender(), Collect()).result()
 
 
-# --- a task looks at its own ----------------------------------------------------------------------------------------
+# --- a task reads its own account -----------------------------------------------------------------------------------
 
 
 class WatchedAccounts(Mapping[int, Any]):
-    """Accounts of one operator that remember who was asked for."""
+    """Accounts of one operator that record which subtasks were read."""
 
-    def __init__(self, accounts: Mapping[int, Any], asked: set[int]) -> None:
-        self._accounts, self._asked = accounts, asked
+    def __init__(self, accounts: Mapping[int, Any], accounts_read: set[int]) -> None:
+        self._accounts, self._reads = accounts, accounts_read
 
     def __getitem__(self, subtask: int) -> Any:
         account = self._accounts[subtask]
-        self._asked.add(subtask)
+        self._reads.add(subtask)
         return account
 
     def __iter__(self) -> Iterator[int]:
@@ -231,25 +231,25 @@ class WatchedAccounts(Mapping[int, Any]):
 
 
 class WatchedRunner(LocalRunner):
-    """Keeps, for every task, whose accounts it looked at besides its own; `epochs` had any to look at."""
+    """Records, for every task, which accounts it read besides its own; `epochs` had any to read."""
 
-    strangers: list[set[int]] = []  # noqa: RUF012 - shared on purpose: the test driver makes the runner
+    foreign_reads: list[set[int]] = []  # noqa: RUF012 - shared on purpose: the test driver makes the runner
     epochs: set[int] = set()  # noqa: RUF012
 
     def _task(self, stage: int, subtask: int, spec: EpochSpec, rows: Iterator[pa.RecordBatch]) -> Iterator[Envelope]:
-        asked: set[int] = set()
-        states = {uid: WatchedAccounts(kept, asked) for uid, kept in spec.states.items()}
-        functions = {uid: WatchedAccounts(kept, asked) for uid, kept in spec.operator_states.items()}
+        accounts_read: set[int] = set()
+        states = {uid: WatchedAccounts(accounts, accounts_read) for uid, accounts in spec.states.items()}
+        functions = {uid: WatchedAccounts(accounts, accounts_read) for uid, accounts in spec.operator_states.items()}
         yield from super()._task(stage, subtask, replace(spec, states=states, operator_states=functions), rows)
         if any(map(len, states.values())) or any(map(len, functions.values())):
             self.epochs.add(spec.epoch)
-        self.strangers.append(asked - {subtask})
+        self.foreign_reads.append(accounts_read - {subtask})
 
 
 @pytest.fixture
 def watched(monkeypatch: pytest.MonkeyPatch) -> type[WatchedRunner]:
     monkeypatch.setattr("millstream.testing.in_memory.LocalRunner", WatchedRunner)
-    WatchedRunner.strangers, WatchedRunner.epochs = [], set()
+    WatchedRunner.foreign_reads, WatchedRunner.epochs = [], set()
     return WatchedRunner
 
 
@@ -269,18 +269,16 @@ STATEFUL = [
 
 
 @pytest.mark.parametrize("name", STATEFUL)
-def test_a_task_looks_at_no_account_but_its_own_while_the_parallelism_stays(
-    name: str, watched: type[WatchedRunner]
-) -> None:
+def test_a_task_reads_only_its_own_account_while_the_parallelism_stays(name: str, watched: type[WatchedRunner]) -> None:
     program = {**PROGRAMS, **LOOPS}[name]
     run(lambda env: program.add(env, Collect()), parallelism=3, epoch_records=3)
     assert watched.epochs
-    # What all subtasks have alike, the first of them keeps.
-    assert set().union(*watched.strangers) <= ({0} if "broadcast" in name else set())
+    # Subtask 0 stores what all subtasks share.
+    assert set().union(*watched.foreign_reads) <= ({0} if "broadcast" in name else set())
 
 
 class Tally(MapFunction, CheckpointedFunction):
-    """Counts in a list of its own, or in one that everybody is given."""
+    """Counts in a list of its own, or in a union list."""
 
     def __init__(self, is_union: bool) -> None:
         self._is_union, self._count = is_union, 0
@@ -288,11 +286,11 @@ class Tally(MapFunction, CheckpointedFunction):
     def initialize_state(self, context: Any) -> None:
         lists = context.get_operator_state_store()
         descriptor = ListStateDescriptor("count", Types.LONG())
-        self._kept = lists.get_union_list_state(descriptor) if self._is_union else lists.get_list_state(descriptor)
-        self._count = sum(self._kept.get())
+        self._counts = lists.get_union_list_state(descriptor) if self._is_union else lists.get_list_state(descriptor)
+        self._count = sum(self._counts.get())
 
     def snapshot_state(self, context: Any) -> None:
-        self._kept.update([self._count])
+        self._counts.update([self._count])
 
     def map(self, value: int) -> int:
         self._count += 1
@@ -300,7 +298,7 @@ class Tally(MapFunction, CheckpointedFunction):
 
 
 @pytest.mark.parametrize("is_union", [False, True])
-def test_a_function_looks_at_lists_of_other_subtasks_only_where_they_are_united(
+def test_a_function_reads_lists_of_other_subtasks_only_for_union_state(
     is_union: bool, watched: type[WatchedRunner]
 ) -> None:
     def build(env: StreamExecutionEnvironment) -> None:
@@ -309,20 +307,20 @@ def test_a_function_looks_at_lists_of_other_subtasks_only_where_they_are_united(
     store, out = f"tally-{next(STORES)}", Collect()
     run(build, parallelism=3, epoch_records=3, epochs=2, store=store)
     run(build, parallelism=3, epoch_records=3, store=store)
-    assert set().union(*watched.strangers) == ({0, 1, 2} if is_union else set())
-    # Ten records for each of three subtasks: two in two epochs, then eight on top of their own or of everybody's.
+    assert set().union(*watched.foreign_reads) == ({0, 1, 2} if is_union else set())
+    # Ten records for each of three subtasks: two in two epochs, then eight added to their own list or to the union.
     assert max(out.values) == (3 * 2 + 8 if is_union else 2 + 8)
 
 
-def test_after_a_rescale_tasks_look_at_all_accounts_once(watched: type[WatchedRunner]) -> None:
+def test_after_a_rescale_tasks_read_all_accounts_once(watched: type[WatchedRunner]) -> None:
     store, out = f"acknowledged-{next(STORES)}", Collect()
     run(totals(out), parallelism=5, epochs=2, store=store, epoch_records=10)
-    assert set().union(*watched.strangers) == set()
+    assert set().union(*watched.foreign_reads) == set()
     run(totals(out), parallelism=2, epochs=4, store=store, epoch_records=10)
-    assert set().union(*watched.strangers) == {0, 1, 2, 3, 4}
-    watched.strangers = []
+    assert set().union(*watched.foreign_reads) == {0, 1, 2, 3, 4}
+    watched.foreign_reads = []
     run(totals(out), parallelism=2, store=store, epoch_records=10)
-    assert set().union(*watched.strangers) == set()
+    assert set().union(*watched.foreign_reads) == set()
 
 
 @settings(max_examples=50, deadline=None)
@@ -331,23 +329,23 @@ def test_after_a_rescale_tasks_look_at_all_accounts_once(watched: type[WatchedRu
     st.lists(st.tuples(st.integers(0, 4), st.text(max_size=3)), max_size=6, unique_by=lambda read: read[1]),
     st.integers(0, 12),
 )
-def test_what_a_subtask_decodes_of_a_spec_is_its_ranges_and_everybodys_accounts(
-    kept: dict[str, dict[int, str]], splits: list[tuple[int, str]], subtask: int
+def test_a_subtask_decodes_its_own_ranges_and_all_accounts_of_a_spec(
+    accounts: dict[str, dict[int, str]], splits: list[tuple[int, str]], subtask: int
 ) -> None:
     ranges = tuple(ReadRange(Split(name, 0, None), 0, 5, at, 7, {"active_ms": 3}) for at, name in splits)
     states = {
         uid: {number: SubtaskAccount(loop=LoopTail(1, text)) for number, text in own.items()}
-        for uid, own in kept.items()
+        for uid, own in accounts.items()
     }
     functions = {"f": {2: FunctionAccount(3, "\n", 5, {})}}
     spec = EpochSpec(3, 1, 99, False, {"source": ranges}, {"source": 4}, {"a": -5}, states, functions)
-    found = EpochSpec.decode(spec.encode(), subtask)
-    assert found.reads.get("source", ()) == tuple(range_ for range_ in ranges if range_.subtask == subtask)
-    assert {uid: dict(own) for uid, own in found.states.items()} == states
-    assert {uid: dict(own) for uid, own in found.operator_states.items()} == functions
-    assert found.states.get("a", {}).get(77) is None
+    decoded = EpochSpec.decode(spec.encode(), subtask)
+    assert decoded.reads.get("source", ()) == tuple(range_ for range_ in ranges if range_.subtask == subtask)
+    assert {uid: dict(own) for uid, own in decoded.states.items()} == states
+    assert {uid: dict(own) for uid, own in decoded.operator_states.items()} == functions
+    assert decoded.states.get("a", {}).get(77) is None
     same = ("epoch", "round", "now_ms", "final", "floors", "watermarks")
-    assert [getattr(found, name) for name in same] == [getattr(spec, name) for name in same]
+    assert [getattr(decoded, name) for name in same] == [getattr(spec, name) for name in same]
 
 
 # --- versions -------------------------------------------------------------------------------------------------------
@@ -357,7 +355,7 @@ GROUPS = 12
 
 @st.composite
 def versions(draw: st.DrawFn) -> list[SegmentRef]:
-    """Refs as tasks of changing parallelism leave them: few files, many ranges."""
+    """Refs as tasks of changing parallelism write them: few files, many ranges."""
     refs = []
     for _ in range(draw(st.integers(0, 14))):
         start = draw(st.integers(0, GROUPS - 1))
@@ -367,7 +365,7 @@ def versions(draw: st.DrawFn) -> list[SegmentRef]:
 
 
 def coalesced_slowly(refs: list[SegmentRef]) -> tuple[SegmentRef, ...]:
-    """The obvious way: every ref looks back over all before it."""
+    """The reference: every ref compares with all refs before it."""
     merged: list[SegmentRef] = []
     for ref in refs:
         for at in range(len(merged) - 1, -1, -1):
@@ -386,13 +384,13 @@ def coalesced_slowly(refs: list[SegmentRef]) -> tuple[SegmentRef, ...]:
 
 @settings(max_examples=200, deadline=None)
 @given(versions())
-def test_versions_are_coalesced_as_by_looking_back_over_all_refs(refs: list[SegmentRef]) -> None:
+def test_versions_are_coalesced_like_the_reference(refs: list[SegmentRef]) -> None:
     assert coalesced(refs) == coalesced_slowly(refs)
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(versions(), max_size=4), st.integers(0, GROUPS - 1), st.integers(1, GROUPS))
-def test_of_all_accounts_a_task_opens_what_is_live_in_its_own_key_groups(
+def test_a_task_opens_only_accounts_live_in_its_own_key_groups(
     of_subtasks: list[list[SegmentRef]], start: int, length: int
 ) -> None:
     groups = range(start, min(start + length, GROUPS))

@@ -1,6 +1,8 @@
-"""Aggregates that are added to a query over a table that changes: what they say is exact, or NULL where not known.
+"""Aggregates added to a query over a changing table: their result is exact, or NULL while unknown.
 
-A group that was there before them is known from when none of its rows is left; only COUNT(*) is known at once."""
+In an existing group an added aggregate becomes known when none of its earlier rows is left; only COUNT(*) is known
+immediately.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ def padded(row: Row) -> Row:
 
 @pytest.mark.parametrize("values_in_row", [0, 256])
 @pytest.mark.parametrize("seed", range(4))
-def test_an_aggregate_that_is_added_is_exact_or_null(
+def test_an_added_aggregate_is_exact_or_null(
     seed: int, values_in_row: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(spilled_values, "VALUES_IN_ROW_MAX", values_in_row)
@@ -67,7 +69,7 @@ def test_an_aggregate_that_is_added_is_exact_or_null(
 
 
 def _unknown(row: tuple[Any, ...], *, is_touched: bool) -> tuple[Any, ...]:
-    """The row of a group that was there before. What is known of it is given when it changes."""
+    """The row of an existing group. Known aggregates are emitted when the group changes."""
     cells: list[Any] = [*row[: 1 + len(OLD)], *[None] * len(ADDED)]
     if is_touched:
         cells[COUNTED] = row[COUNTED]

@@ -31,7 +31,7 @@ def test_a_count_of_no_rows_is_a_row_in_batch_only(settings: Any, counts: list[A
             assert [tuple(row) for row in rows] == [(5, 0)]
 
 
-def test_the_row_of_a_stream_comes_with_the_first_row_and_stays() -> None:
+def test_a_stream_emits_the_result_row_with_the_first_input_row_and_retains_it() -> None:
     out, first = Collect(), Row(1, 2, "s", 1.0)
     gone = Row(1, 2, "s", 1.0)
     gone.set_row_kind(RowKind.DELETE)

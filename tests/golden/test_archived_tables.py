@@ -1,4 +1,4 @@
-"""Rows that left the state of a table are found in its archive: no gap, no double, whenever one looks."""
+"""Rows that leave the state of a table are in its archive: no gap and no duplicate at any moment."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stores.archived_tables import KINDS, killed_and_resumed, random_changes
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_at_every_moment_state_and_archive_together_are_the_whole_table(name: str) -> None:
+def test_state_and_archive_together_are_always_the_whole_table(name: str) -> None:
     changes = random_changes(Random(name), KINDS[name], 12)
     watch = killed_and_resumed(changes, KINDS[name], None, (1, 2))
     assert not watch.wrong
@@ -25,7 +25,7 @@ def test_at_every_moment_state_and_archive_together_are_the_whole_table(name: st
     st.integers(1, 90),
     st.tuples(st.integers(1, 3), st.integers(1, 3)),
 )
-def test_a_job_that_dies_at_any_operation_of_a_store_and_goes_on_at_another_parallelism_loses_and_doubles_nothing(
+def test_a_crash_at_any_store_operation_and_a_rescale_lose_and_duplicate_nothing(
     name: str, seed: int, dies_at: int, parallelisms: tuple[int, int]
 ) -> None:
     changes = random_changes(Random(seed), KINDS[name], 8)

@@ -1,4 +1,4 @@
-"""One question over live and archived rows, in SQL, over HTTP and in Python; options, alterations, forks."""
+"""Queries over live and archived rows: in SQL, over HTTP and in Python; options, alterations and forks."""
 
 from __future__ import annotations
 
@@ -61,15 +61,15 @@ def create(archive: Path, **options: str) -> str:
     )
 
 
-def kept(env: TableEnvironment, archive: Path, **options: str) -> None:
-    """Run a job to its end that keeps windows, most of them in an archive."""
+def run_windows_job(env: TableEnvironment, archive: Path, **options: str) -> None:
+    """Run a job with windows, most of which expire into an archive."""
     env.execute_sql(create(archive, **options))
     env.get_config().set("pipeline.name", "hours")
     env.execute_sql(f"INSERT INTO closed_windows {QUERY.format(source='numbers')}").wait()
 
 
-def test_a_question_reads_state_and_archive_of_one_epoch(t_env: TableEnvironment, tmp_path: Path) -> None:
-    kept(t_env, tmp_path / "archive")
+def test_a_query_reads_state_and_archive_of_one_epoch(t_env: TableEnvironment, tmp_path: Path) -> None:
+    run_windows_job(t_env, tmp_path / "archive")
     assert rows(t_env, "SELECT COUNT(*), SUM(c), MIN(c), MAX(c) FROM closed_windows") == [(WINDOWS, LAST, 1, 10)]
     view = query.open(str(tmp_path / "store"))
     newest = view.newest().table("closed_windows")
@@ -82,19 +82,19 @@ def test_a_question_reads_state_and_archive_of_one_epoch(t_env: TableEnvironment
             t_env,
             f"SELECT COUNT(*), TIMESTAMPDIFF(SECOND, TO_TIMESTAMP_LTZ(0, 3), MAX(closed)) FROM closed_windows {as_of}",
         )
-        assert count == (last or 0) // 10  # one window after another, each once
+        assert count == (last or 0) // 10  # all windows in order, each once
         counted.append(count)
     assert counted == sorted(counted) and counted[-1] == WINDOWS
-    # What others see is what left the state, once.
+    # The change stream emits each window when it leaves the state, once.
     assert pq.read_table(tmp_path / "archive").num_rows == archived
     t_env.execute_sql(f"CREATE CATALOG live WITH ('type' = 'jobs', 'stores' = '{tmp_path}')")
     assert rows(t_env, "SELECT SUM(c) FROM live.hours.closed_windows") == [(LAST,)]
 
 
-def test_time_and_key_say_which_files_are_read(
+def test_filters_by_time_and_key_prune_archive_files(
     t_env: TableEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept(t_env, tmp_path / "archive")
+    run_windows_job(t_env, tmp_path / "archive")
     read: list[str] = []
     read_file = archived_rows.read_file
 
@@ -106,7 +106,7 @@ def test_time_and_key_say_which_files_are_read(
     files = query.open(str(tmp_path / "store")).newest().table("closed_windows").archived_files
     assert len(files) > 8
     for condition, count, files_max in (
-        # A portion has a file of each subtask, and an epoch may have begun with the next one.
+        # An archived portion has a file per subtask, and an epoch may have started the next portion.
         ("closed = TO_TIMESTAMP_LTZ(100000, 3)", 1, 2),
         ("closed IN (TO_TIMESTAMP_LTZ(100000, 3), TO_TIMESTAMP_LTZ(110001, 3))", 1, 4),
         ("closed <= TO_TIMESTAMP_LTZ(30000, 3)", 3, 4),
@@ -122,10 +122,10 @@ def test_time_and_key_say_which_files_are_read(
         rows(t_env, "SELECT COUNT(*) FROM closed_windows")
 
 
-def test_it_is_answered_over_http_and_a_plain_get_says_that_it_does_not_look_there(
+def test_archived_rows_are_queried_over_http_and_a_plain_get_reports_that_it_skips_them(
     t_env: TableEnvironment, tmp_path: Path
 ) -> None:
-    kept(t_env, tmp_path / "archive")
+    run_windows_job(t_env, tmp_path / "archive")
     view = query.open(str(tmp_path / "store"))
     token = "a-token-of-some-length"
     rights = Rights({hashlib.sha256(token.encode()).digest(): Reader("dash", ("closed_windows",))})
@@ -141,14 +141,14 @@ def test_it_is_answered_over_http_and_a_plain_get_says_that_it_does_not_look_the
         view.newest().get_columns("closed_windows", pa.array([0], pa.timestamp("ms", "UTC")))
 
 
-def test_the_plan_says_where_old_rows_go(t_env: TableEnvironment, tmp_path: Path) -> None:
+def test_the_plan_shows_where_expired_rows_are_archived(t_env: TableEnvironment, tmp_path: Path) -> None:
     t_env.execute_sql(create(tmp_path / "archive"))
     [(plan,)] = t_env.execute_sql(f"EXPLAIN INSERT INTO closed_windows {QUERY.format(source='numbers')}").collect()
     assert f"archive=[path={tmp_path / 'archive'}, by=closed, after=60 s]" in plan
 
 
-def test_a_file_that_was_removed_is_an_error_of_answers_that_need_it(t_env: TableEnvironment, tmp_path: Path) -> None:
-    kept(t_env, tmp_path / "archive")
+def test_a_removed_archive_file_fails_queries_that_need_it(t_env: TableEnvironment, tmp_path: Path) -> None:
+    run_windows_job(t_env, tmp_path / "archive")
     files = query.open(str(tmp_path / "store")).newest().table("closed_windows").archived_files
     (tmp_path / "archive" / files[0].file).unlink()
     with pytest.raises(MillstreamError, match=f"{files[0].file} in .* is missing, with {files[0].rows} rows"):
@@ -160,10 +160,8 @@ def test_a_file_that_was_removed_is_an_error_of_answers_that_need_it(t_env: Tabl
     assert report.newest_whole == report.epochs[-1].epoch, "the job can go on"
 
 
-def test_a_file_in_the_place_of_another_is_an_error_and_verify_tells_it(
-    t_env: TableEnvironment, tmp_path: Path
-) -> None:
-    kept(t_env, tmp_path / "archive")
+def test_a_replaced_archive_file_is_an_error_and_verify_reports_it(t_env: TableEnvironment, tmp_path: Path) -> None:
+    run_windows_job(t_env, tmp_path / "archive")
     assert verify(str(tmp_path / "store")).is_whole
     files = query.open(str(tmp_path / "store")).newest().table("closed_windows").archived_files
     by_size: dict[tuple[int, int], list[str]] = {}
@@ -176,15 +174,15 @@ def test_a_file_in_the_place_of_another_is_an_error_and_verify_tells_it(
         place.write_bytes(content)
     with pytest.raises(MillstreamError, match="has changed: its checksum"):
         rows(t_env, "SELECT COUNT(*) FROM closed_windows")
-    told = verify(str(tmp_path / "store")).problems
-    assert {Path(problem.file).name for problem in told} == {first, last}
+    message = verify(str(tmp_path / "store")).problems
+    assert {Path(problem.file).name for problem in message} == {first, last}
     for place, content in zip(places, contents, strict=True):
         place.write_bytes(content)
     assert rows(t_env, "SELECT COUNT(*) FROM closed_windows") == [(WINDOWS,)]
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"archive_path": ""}, "no 'archive.path'"),
         ({"archive_after": ""}, "but no age at which rows are archived"),
@@ -200,17 +198,17 @@ def test_a_file_in_the_place_of_another_is_an_error_and_verify_tells_it(
         ({"archive_path": "s3://me:secret@bucket/x"}, "credentials"),
     ],
 )
-def test_wrong_options_are_told_before_the_job_starts(
-    t_env: TableEnvironment, tmp_path: Path, options: dict[str, str], told: str
+def test_invalid_archive_options_are_rejected_before_the_job_starts(
+    t_env: TableEnvironment, tmp_path: Path, options: dict[str, str], message: str
 ) -> None:
     t_env.execute_sql(create(tmp_path / "archive", **options))
     with pytest.raises(MillstreamError) as error:
         t_env.execute_sql(f"INSERT INTO closed_windows {QUERY.format(source='numbers')}").wait()
-    assert told in str(error.value)
+    assert message in str(error.value)
     assert not (tmp_path / "store").exists()
 
 
-def test_an_archive_is_beside_the_store_and_no_other_table_s(t_env: TableEnvironment, tmp_path: Path) -> None:
+def test_an_archive_is_outside_the_store_and_not_shared_by_tables(t_env: TableEnvironment, tmp_path: Path) -> None:
     for number, inside in enumerate((tmp_path / "store" / "archive", tmp_path / "store", tmp_path / "x/../store/a")):
         t_env.execute_sql(create(inside).replace("closed_windows", f"inside_{number}"))
         with pytest.raises(MillstreamError, match="inside the job's own store"):
@@ -222,13 +220,13 @@ def test_an_archive_is_beside_the_store_and_no_other_table_s(t_env: TableEnviron
         both.add_insert_sql(f"INSERT INTO {name} {QUERY.format(source='numbers')}")
     with pytest.raises(MillstreamError, match="share one archive"):
         both.execute().wait()
-    kept(t_env, tmp_path / "store-archive")  # that begins like the store's name, and is another folder
+    run_windows_job(t_env, tmp_path / "store-archive")  # a folder whose name starts like the store's
     assert rows(t_env, "SELECT SUM(c) FROM closed_windows") == [(LAST,)]
 
 
-def test_an_archive_is_one_job_s_as_long_as_that_is_there(t_env: TableEnvironment, tmp_path: Path) -> None:
+def test_an_archive_belongs_to_one_job_while_that_job_exists(t_env: TableEnvironment, tmp_path: Path) -> None:
     archive = tmp_path / "archive"
-    kept(t_env, archive)
+    run_windows_job(t_env, archive)
     files = {path.name for path in archive.rglob("*")}
     view = query.open(str(tmp_path / "store")).newest()
     newest = max(file.version for file in view.table("closed_windows").archived_files)
@@ -242,14 +240,14 @@ def test_an_archive_is_one_job_s_as_long_as_that_is_there(t_env: TableEnvironmen
         env.execute_sql(SOURCE.format(name="numbers", last=LAST, more=""))
         return env
 
-    # The same program with another store, and one that begins as a copy: both would write what the first has written.
+    # The same program with another store, and a restored copy: both would write the archive of the first.
     for settings in ({}, {"execution.state-recovery.path": f"{tmp_path / 'store'}@3"}):
         with pytest.raises(MillstreamError, match=r"which belongs to job 'hours' in .*store"):
-            kept(second(**settings), archive)
+            run_windows_job(second(**settings), archive)
         assert not (tmp_path / "second").exists() and {path.name for path in archive.rglob("*")} == files
     shutil.rmtree(tmp_path / "store")
     env = second()
-    kept(env, archive)  # nobody else is there any more
+    run_windows_job(env, archive)  # the other jobs are gone
     assert rows(env, "SELECT COUNT(*), SUM(c) FROM closed_windows") == [(WINDOWS, LAST)]
     newer = query.open(str(tmp_path / "second")).newest().table("closed_windows").archived_files
     assert min(file.version for file in newer) > newest, "of two rows of a key others take the newer"
@@ -266,9 +264,9 @@ def materialized(name: str, archive: Path, format: str, query: str, more: str = 
     )
 
 
-def windows(env: TableEnvironment, table: str) -> int:
-    """How many windows there are; one after another, each once."""
-    begin = "TIMESTAMP '1970-01-01 00:00:00'"  # a window's end has no zone, whatever its time has
+def count_windows(env: TableEnvironment, table: str) -> int:
+    """The number of windows; they are in order, each once."""
+    begin = "TIMESTAMP '1970-01-01 00:00:00'"  # a window's end has no time zone, whatever its time column has
     statement = f"SELECT COUNT(*), TIMESTAMPDIFF(SECOND, {begin}, MAX(closed)), MAX(c) FROM {table}"
     [(count, last, most)] = rows(env, statement)
     assert count == (last or 0) // 10 and most in ((None,), (9,), (10,))[min(count, 2)]  # the first second is 1
@@ -282,24 +280,24 @@ def test_a_materialised_table_is_altered_forked_and_dropped_with_its_archive(
     t_env.execute_sql(SOURCE.format(name="slow", last=10_000_000, more=", 'rows-per-second' = '600'"))
     archive, other = tmp_path / "archive", tmp_path / "other"
     t_env.execute_sql(materialized("hours", archive, format, QUERY))
-    before = eventually(lambda: windows(t_env, "hours"), lambda count: count > 40, WAIT_S)
+    before = eventually(lambda: count_windows(t_env, "hours"), lambda count: count > 40, WAIT_S)
     t_env.execute_sql(f"ALTER MATERIALIZED TABLE hours AS {ALTERED.format(source='slow')}")
-    after = eventually(lambda: windows(t_env, "hours"), lambda count: count > before + 40, WAIT_S)
+    after = eventually(lambda: count_windows(t_env, "hours"), lambda count: count > before + 40, WAIT_S)
     assert after > before
-    # In rows that were archived before, the column is NULL.
+    # The new column is NULL in rows archived earlier.
     [(nulls, doubled)] = rows(t_env, "SELECT COUNT(*) - COUNT(twice), SUM(twice) FROM hours")
     assert nulls >= 20 and doubled > 0
-    # Left out and added again, a column is another one: rows from before do not have it, in the state or archived.
+    # A column dropped and added again is a new one: earlier rows do not have it, in the state or in the archive.
     t_env.execute_sql(f"ALTER MATERIALIZED TABLE hours AS {QUERY.format(source='slow')}")
-    between = windows(t_env, "hours")
-    eventually(lambda: windows(t_env, "hours"), lambda count: count > between, WAIT_S)  # an epoch has been without it
+    between = count_windows(t_env, "hours")
+    eventually(lambda: count_windows(t_env, "hours"), lambda count: count > between, WAIT_S)  # an epoch ran without it
     t_env.execute_sql(f"ALTER MATERIALIZED TABLE hours AS {ALTERED.replace('* 2', '* 3').format(source='slow')}")
     [(newer,)] = eventually(
         lambda: rows(t_env, "SELECT COUNT(twice) FROM hours"), lambda answer: answer[0][0] > 40, WAIT_S
     )
-    assert newer < windows(t_env, "hours") - before
+    assert newer < count_windows(t_env, "hours") - before
     assert rows(t_env, "SELECT COUNT(*) FROM hours WHERE twice <> c * 3") == [(0,)]
-    for options, told in (
+    for options, message in (
         ("", "has an archive, and its copy names none"),
         (f"'archive.path' = '{archive}', ", "needs its own"),
     ):
@@ -307,14 +305,14 @@ def test_a_materialised_table_is_altered_forked_and_dropped_with_its_archive(
             f"CREATE MATERIALIZED TABLE wrong (PRIMARY KEY (closed) NOT ENFORCED) WITH ({options}"
             f"'fork.from' = 'hours') AS {ALTERED.replace('* 2', '* 3').format(source='slow')}"
         )
-        with pytest.raises(MillstreamError, match=told):
+        with pytest.raises(MillstreamError, match=message):
             t_env.execute_sql(wrong)
     t_env.execute_sql(materialized("copied", other, format, ALTERED.replace("* 2", "* 3"), ", 'fork.from' = 'hours'"))
-    forked = windows(t_env, "copied")
+    forked = count_windows(t_env, "copied")
     assert forked >= after
-    eventually(lambda: windows(t_env, "copied"), lambda count: count > forked + 40, WAIT_S)
+    eventually(lambda: count_windows(t_env, "copied"), lambda count: count > forked + 40, WAIT_S)
     t_env.execute_sql("DROP MATERIALIZED TABLE hours")
-    assert windows(t_env, "copied") > forked  # what its origin archived is still there
+    assert count_windows(t_env, "copied") > forked  # rows that its origin archived are still readable
     t_env.execute_sql("DROP MATERIALIZED TABLE copied")
     for folder in (archive, other):
         table = DeltaTable(folder).to_pyarrow_table() if format == "delta" else pq.read_table(folder)

@@ -1,4 +1,6 @@
-"""Avro and ORC files: what we write others read, what others write we read, in any ranges, and damage is named."""
+"""Avro and ORC files: compatible with other writers and readers, readable in any ranges; damage is reported by file
+name.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +97,7 @@ def avro_bytes(records: list[dict[str, Any]], schema: str = SCHEMA, **settings: 
     return file.getvalue()
 
 
-def test_avro_files_go_out_and_in_by_pyflinks_names(tmp_path: Path) -> None:
+def test_avro_files_are_written_and_read_by_pyflinks_names(tmp_path: Path) -> None:
     schema = AvroSchema.parse_string(SCHEMA)
     files = written(AvroBulkWriters.for_generic_record(schema), tmp_path / "out", SALES, schema.get_row_type())
     assert len(files) == 4 and all(file.suffix == ".avro" for file in files)
@@ -108,7 +110,7 @@ def test_avro_files_go_out_and_in_by_pyflinks_names(tmp_path: Path) -> None:
     assert sorted(result[out], key=lambda row: row.cents) == SALES
 
 
-def test_orc_files_go_out_and_in(tmp_path: Path) -> None:
+def test_orc_files_are_written_and_read(tmp_path: Path) -> None:
     files = written(OrcBulkWriters.for_row_type(ROW_TYPE), tmp_path / "out", SALES, ROW_TYPE)
     frames = [pandas.read_orc(file) for file in files]
     assert sorted(pandas.concat(frames).cents) == list(range(3_000))
@@ -116,7 +118,7 @@ def test_orc_files_go_out_and_in(tmp_path: Path) -> None:
     assert sorted(collected(source, epoch_records=500), key=lambda row: row.cents) == SALES
 
 
-def test_parquet_by_an_avro_schema_goes_out_and_in(tmp_path: Path) -> None:
+def test_parquet_with_an_avro_schema_is_written_and_read(tmp_path: Path) -> None:
     schema = AvroSchema.parse_string(SCHEMA)
     written(AvroParquetWriters.for_generic_record(schema), tmp_path / "out", SALES[:9], schema.get_row_type())
     source = FileSource.for_record_stream_format(AvroParquetReaders.for_generic_record(schema), str(tmp_path / "out"))
@@ -141,7 +143,7 @@ def test_avro_of_an_older_schema_is_read_by_the_newer_one(tmp_path: Path) -> Non
 
 
 def pieces(format: FileFormat, path: Path, cuts: list[int]) -> list[Any]:
-    """All records, read in ranges that end where `cuts` say, each by a fresh reader."""
+    """All records, read in ranges that end at `cuts`, each by a fresh reader."""
     source = EngineSource([str(path)], format)
     context = SourceContext(now_ms=0, run_started_ms=0, parallelism=1)
     [split] = source.splits(context)
@@ -190,14 +192,14 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[FileForma
 
 @pytest.mark.parametrize("kind", ["avro", "packed avro", "orc", "parquet"])
 @given(cuts=st.lists(st.integers(1, 1_500), max_size=6))
-def test_any_ranges_give_every_record_once_and_in_order(
+def test_any_ranges_read_every_record_once_and_in_order(
     files: dict[str, tuple[FileFormat, Path]], kind: str, cuts: list[int]
 ) -> None:
     assert pieces(*files[kind], cuts) == SALES
 
 
 @pytest.mark.parametrize("kind", ["avro", "orc"])
-def test_a_file_that_is_cut_or_no_such_file_is_named(
+def test_a_truncated_or_invalid_file_is_reported_by_name(
     files: dict[str, tuple[FileFormat, Path]], kind: str, tmp_path: Path
 ) -> None:
     format, path = files[kind]
@@ -225,7 +227,7 @@ def test_chunks_of_several_epochs_become_one_file() -> None:
         assert parts.assemble(chunks) == parts.assemble(chunks)
 
 
-def test_what_orc_or_avro_cannot_hold_is_refused(tmp_path: Path) -> None:
+def test_values_unsupported_by_orc_or_avro_are_rejected(tmp_path: Path) -> None:
     clock = Types.ROW_NAMED(["at"], [Types.SQL_TIME()])
     with pytest.raises(MillstreamError, match="ORC file cannot hold"):
         written(OrcBulkWriters.for_row_type(clock), tmp_path / "t", [Row(dt.time(1))], clock)
@@ -273,7 +275,7 @@ def _through_arrow(data: bytes, codec: str) -> bytes:
 
 
 @pytest.mark.parametrize("ending", PACKERS)
-def test_packed_lines_are_read_in_any_ranges_also_when_packed_in_two_pieces(tmp_path: Path, ending: str) -> None:
+def test_compressed_lines_are_read_in_any_ranges_also_from_concatenated_streams(tmp_path: Path, ending: str) -> None:
     lines = [f"line {n} {'x' * (n % 90)}" for n in range(5_000)]
     text = "\n".join(lines).encode()
     (tmp_path / f"a.{ending}").write_bytes(PACKERS[ending](text[:100_001]) + PACKERS[ending](text[100_001:]))
@@ -281,7 +283,7 @@ def test_packed_lines_are_read_in_any_ranges_also_when_packed_in_two_pieces(tmp_
 
 
 @pytest.mark.parametrize("ending", PACKERS)
-def test_a_packed_file_that_was_cut_is_named(tmp_path: Path, ending: str) -> None:
+def test_a_truncated_compressed_file_is_reported_by_name(tmp_path: Path, ending: str) -> None:
     data = PACKERS[ending](b"".join(b"%d\n" % (n * 7919) for n in range(50_000)))
     (tmp_path / f"a.{ending}").write_bytes(data[: len(data) - 20])
     with pytest.raises(JobFailedError, match=rf"a\.{ending} is not complete"):

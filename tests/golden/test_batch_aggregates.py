@@ -1,4 +1,4 @@
-"""Aggregates over bounded tables: of nothing, of JSON, and what tells the sets of GROUP BY apart."""
+"""Aggregates over bounded tables: empty input, JSON, and distinguishing the sets of GROUP BY."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ NOTHING = "(VALUES 1) AS t(x) WHERE x > 3"
         ("COUNT(*) FILTER (WHERE x > 4), SUM(x) FILTER (WHERE x > 4), COUNT(*) + 1", [(0, None, 1)]),
     ],
 )
-def test_an_aggregate_of_all_rows_has_one_row_of_nothing(t_env: Any, query: str, rows: list[Any]) -> None:
+def test_a_global_aggregate_emits_one_row_for_no_input(t_env: Any, query: str, rows: list[Any]) -> None:
     assert answer(t_env, f"SELECT {query} FROM {NOTHING}") == rows
 
 
@@ -55,7 +55,7 @@ OF_NOTHING = (
 
 
 @pytest.mark.parametrize("call", OF_NOTHING)
-def test_a_query_inside_says_of_no_rows_what_it_says_alone(t_env: Any, call: str) -> None:
+def test_a_subquery_over_no_rows_has_the_same_result_as_on_its_own(t_env: Any, call: str) -> None:
     ((alone,),) = answer(t_env, f"SELECT {call} FROM {NOTHING}")
     asked = f"(SELECT {call} FROM (VALUES 1) AS t(x) WHERE {{}})"
     query = f"SELECT y, {asked.format('x = y')}, {asked.format('x > 3')} FROM (VALUES 1, 5) AS u(y)"
@@ -74,7 +74,7 @@ def test_a_query_inside_says_of_no_rows_what_it_says_alone(t_env: Any, call: str
         ("SELECT y FROM (VALUES 5) AS u(y) WHERE (SELECT COUNT(*) FROM (VALUES 1) AS t(x) WHERE x > 3) = 0", [(5,)]),
     ],
 )
-def test_groups_of_nothing_are_none_and_questions_inside_see_one_row(t_env: Any, query: str, rows: list[Any]) -> None:
+def test_no_rows_form_no_groups_and_scalar_subqueries_see_one_row(t_env: Any, query: str, rows: list[Any]) -> None:
     assert answer(t_env, query) == rows
 
 
@@ -87,8 +87,8 @@ def test_groups_of_nothing_are_none_and_questions_inside_see_one_row(t_env: Any,
         ("SELECT n FROM (SELECT x, COUNT(*) OVER (PARTITION BY x) AS n FROM {}) WHERE 1 / x > 0", [(1,), (3,)]),
     ],
 )
-def test_a_condition_on_a_key_is_of_the_group_and_not_of_its_rows(t_env: Any, query: str, rows: list[Any]) -> None:
-    # 0.0 and -0.0 are one group, whatever they came as.
+def test_a_condition_on_a_group_key_reads_the_key_and_not_the_rows(t_env: Any, query: str, rows: list[Any]) -> None:
+    # 0.0 and -0.0 are one group, in whichever form they arrived.
     zeros = "(VALUES 0.0e0, -0.0e0, -0.0e0, 2.0e0) AS t(x)"
     assert answer(t_env, query.format(zeros)) == rows
 
@@ -112,7 +112,7 @@ def test_floating_numbers_at_the_end_of_their_range(is_batch: bool) -> None:
 
 
 @pytest.mark.parametrize("is_batch", [True, False], ids=["batch", "changes"])
-def test_deviations_of_whole_numbers_that_no_double_has(is_batch: bool) -> None:
+def test_deviations_of_integers_beyond_double_precision(is_batch: bool) -> None:
     largest = 2**63 - 1
     kinds = "'changelog-mode' = 'I,D', " if not is_batch else ""
     rows = [[largest], [-largest], [2**53 + 1]]
@@ -124,7 +124,7 @@ def test_deviations_of_whole_numbers_that_no_double_has(is_batch: bool) -> None:
             f"CREATE TABLE t (v BIGINT) WITH ('connector' = 'values', {kinds}'data' = '{json.dumps(data)}')"
         )
         found = answer(t_env, "SELECT STDDEV_POP(v), VAR_POP(v), CAST(STDDEV_POP(v / 2) AS DOUBLE), COUNT(*) FROM t")
-    assert found == [(largest, largest, 2.0**62, 2)]  # as large as the type is
+    assert found == [(largest, largest, 2.0**62, 2)]  # the largest value of the type
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_deviations_of_whole_numbers_that_no_double_has(is_batch: bool) -> None:
         ("WHERE 0 = (SELECT COUNT(*) FROM (VALUES 1) AS t(x) WHERE x = y HAVING COUNT(*) = 0)", [(5,)]),
     ],
 )
-def test_what_a_query_inside_says_of_no_rows_is_right(t_env: Any, condition: str, expected: list[Any]) -> None:
+def test_a_subquery_over_no_rows_has_the_correct_result(t_env: Any, condition: str, expected: list[Any]) -> None:
     assert answer(t_env, f"SELECT y FROM (VALUES 5) AS u(y) {condition}") == expected
 
 
@@ -151,7 +151,7 @@ class Rows(AggregateFunction):
         return accumulator[0]
 
 
-def test_an_aggregate_of_the_programs_own_says_what_it_is_of_nothing(t_env: Any) -> None:
+def test_a_user_defined_aggregate_defines_its_empty_result(t_env: Any) -> None:
     rows = udaf(Rows(), result_type=DataTypes.INT(), accumulator_type=DataTypes.ARRAY(DataTypes.INT()))
     table = t_env.sql_query(f"SELECT * FROM {NOTHING}").select(rows(col("x")))
     with table.execute().collect() as results:
@@ -177,13 +177,13 @@ def test_json_aggregates_write_the_values_of_a_group(t_env: Any, aggregate: str,
     assert rows == [(1, values[0]), (2, values[1])]
 
 
-@pytest.mark.parametrize(("key", "told"), [("'same'", "occurs twice in a group"), ("CAST(NULL AS STRING)", "NULL")])
-def test_a_key_of_a_json_object_stands_once_and_is_a_text(t_env: Any, key: str, told: str) -> None:
-    with pytest.raises(MillstreamError, match=told):
+@pytest.mark.parametrize(("key", "message"), [("'same'", "occurs twice in a group"), ("CAST(NULL AS STRING)", "NULL")])
+def test_a_json_object_key_must_be_a_unique_string(t_env: Any, key: str, message: str) -> None:
+    with pytest.raises(MillstreamError, match=message):
         answer(t_env, f"SELECT JSON_OBJECTAGG(KEY {key} VALUE x) FROM {JSON}")
 
 
-def test_sets_of_groups_are_told_apart(t_env: Any) -> None:
+def test_grouping_sets_are_distinguished(t_env: Any) -> None:
     query = (
         "SELECT k, name, GROUPING(k), GROUPING_ID(k, name), GROUP_ID(), COUNT(*) "
         f"FROM {JSON} GROUP BY GROUPING SETS ((k, name), (k), (), ())"
@@ -214,11 +214,11 @@ PEOPLE = "(VALUES (1, 'c', 30), (2, 'a', 10), (3, 'b', 20), (4, 'a', 5)) AS p(id
         (f"SELECT id, age * 2 AS twice FROM {PEOPLE} ORDER BY twice", [(4, 10), (2, 20), (3, 40), (1, 60)]),
     ],
 )
-def test_rows_are_ordered_by_what_is_not_selected(t_env: Any, query: str, rows: list[Any]) -> None:
+def test_rows_are_ordered_by_unselected_columns(t_env: Any, query: str, rows: list[Any]) -> None:
     with t_env.execute_sql(query).collect() as results:
         assert [tuple(row) for row in results] == rows
 
 
-def test_what_no_table_has_is_no_order(t_env: Any) -> None:
+def test_an_unknown_order_column_is_rejected(t_env: Any) -> None:
     with pytest.raises(MillstreamError, match="Column 'nothing' not found"):
         t_env.execute_sql(f"SELECT id FROM {PEOPLE} ORDER BY nothing")

@@ -1,9 +1,10 @@
-"""A hundred rule changes, and a restore after nearly every one of them: all copies are the replay of the changes.
+"""A hundred rule changes, with a restore after nearly every one: every copy of the broadcast state equals the replay of
+the changes.
 
-One job holds the rules in the three ways there are: beside a plain stream, beside a keyed one, and as operator state of
-a function that gets every rule. It is stopped or dies after each epoch and goes on at a parallelism drawn at random; in
-each epoch every subtask of each operator tells its copy. (`tests/fast/runtime/operators/test_broadcast_state.py` has
-small random cases.)
+One job stores the rules in three ways: connected to a plain stream, to a keyed one, and as operator state of a function
+that receives every rule. It is stopped or crashes after each epoch and is restored at a random parallelism; in each
+epoch every subtask of each operator emits its copy. (`tests/fast/runtime/operators/test_broadcast_state.py` has small
+random cases.)
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ def changed(rules: Any, change: Change) -> None:
         del rules[key]
 
 
-class Told:
-    """Tells the copy of its subtask."""
+class EmitsRules:
+    """Emits the copy of its subtask."""
 
     branch = ""
     subtask = -1
@@ -55,31 +56,31 @@ class Told:
     def open(self, runtime_context: Any) -> None:
         self.subtask = runtime_context.get_index_of_this_subtask()
 
-    def told(self, number: int, rules: Any) -> Iterable[Any]:
+    def rules_record(self, number: int, rules: Any) -> Iterable[Any]:
         yield self.branch, number, self.subtask, sorted(rules.items())
 
 
-class Plain(Told, BroadcastProcessFunction):  # type: ignore[type-arg]
+class Plain(EmitsRules, BroadcastProcessFunction):  # type: ignore[type-arg]
     branch = "plain"
 
     def process_element(self, value: tuple[int, int], ctx: Any) -> Iterable[Any]:
-        return self.told(value[0], ctx.get_broadcast_state(RULES))
+        return self.rules_record(value[0], ctx.get_broadcast_state(RULES))
 
     def process_broadcast_element(self, value: Change, ctx: Any) -> None:
         changed(ctx.get_broadcast_state(RULES), value)
 
 
-class Keyed(Told, KeyedBroadcastProcessFunction):  # type: ignore[type-arg]
+class Keyed(EmitsRules, KeyedBroadcastProcessFunction):  # type: ignore[type-arg]
     branch = "keyed"
 
     def process_element(self, value: tuple[int, int], ctx: Any) -> Iterable[Any]:
-        return self.told(value[0], ctx.get_broadcast_state(RULES))
+        return self.rules_record(value[0], ctx.get_broadcast_state(RULES))
 
     def process_broadcast_element(self, value: Change, ctx: Any) -> None:
         changed(ctx.get_broadcast_state(RULES), value)
 
 
-class Kept(Told, ProcessFunction, CheckpointedFunction):
+class InOperatorState(EmitsRules, ProcessFunction, CheckpointedFunction):
     branch = "kept"
 
     def initialize_state(self, context: Any) -> None:
@@ -90,7 +91,7 @@ class Kept(Told, ProcessFunction, CheckpointedFunction):
 
     def process_element(self, value: Change, ctx: Any) -> Iterable[Any]:
         changed(self.rules, value)
-        return self.told(value[0], self.rules)
+        return self.rules_record(value[0], self.rules)
 
 
 def add(env: StreamExecutionEnvironment, rules: Script, probes: Script, out: Collect) -> None:
@@ -98,7 +99,7 @@ def add(env: StreamExecutionEnvironment, rules: Script, probes: Script, out: Col
     records = env.add_source(probes).uid("probes")
     plain = records.rebalance().connect(changes.broadcast(RULES)).process(Plain())
     keyed = records.key_by(lambda probe: probe[1]).connect(changes.broadcast(RULES)).process(Keyed())
-    plain.union(keyed, changes.broadcast().process(Kept())).sink_to(out)
+    plain.union(keyed, changes.broadcast().process(InOperatorState())).sink_to(out)
 
 
 def random_changes(rng: random.Random) -> list[Change]:
@@ -116,7 +117,7 @@ def expected(changes: list[Change]) -> list[list[tuple[str, int]]]:
 
 
 def one_run(rules: Script, probes: Script, store: str, parallelism: int) -> tuple[list[Collected], str]:
-    """Go on for an epoch, or until the script crashes; what was published, and how it ended."""
+    """Run for an epoch, or until the script crashes; returns the published rows, and how the run ended."""
     out, newest = Collect(), ManifestLog(MemoryStore(store)).newest()
     stop_at = 1 if newest is None else newest.epoch + 1
     try:
@@ -133,14 +134,14 @@ def one_run(rules: Script, probes: Script, store: str, parallelism: int) -> tupl
     return out.records, result.status
 
 
-def test_all_copies_are_the_replay_after_a_hundred_changes_restores_and_rescales() -> None:
+def test_all_copies_equal_the_replay_after_a_hundred_changes_restores_and_rescales() -> None:
     rng = random.Random("broadcast")
     changes = random_changes(rng)
     marks: list[Any] = [(*([CRASH] if rng.random() < 0.2 else []), EPOCH) for _ in changes]
     rules = Script([item for change, mark in zip(changes, marks, strict=True) for item in (change, *mark)])
     probes = Script([item for number in range(CHANGES) for item in (*((number, at) for at in PROBES), EPOCH)])
     ended: Counter[str] = Counter()
-    told: dict[int, tuple[int, list[Any]]] = {}
+    rules_record: dict[int, tuple[int, list[Any]]] = {}
     while not ended["FINISHED"]:
         parallelism = rng.randrange(1, 5)
         records, status = one_run(rules, probes, "broadcast-replay", parallelism)
@@ -149,10 +150,10 @@ def test_all_copies_are_the_replay_after_a_hundred_changes_restores_and_rescales
         for record in records:
             by_epoch[record.epoch].append(record.value)
         for epoch, values in by_epoch.items():
-            told.setdefault(epoch, (parallelism, values))  # one that is published again is the same
+            rules_record.setdefault(epoch, (parallelism, values))  # a republished epoch is equal
     assert ended["CRASHED"] > 10 and ended["SUSPENDED"] > 80, ended
     replay, seen = expected(changes), set()
-    for parallelism, values in told.values():
+    for parallelism, values in rules_record.values():
         copies: dict[str, set[int]] = defaultdict(set)
         for branch, number, subtask, items in values:
             assert items == replay[number], (branch, number, subtask)

@@ -1,5 +1,6 @@
-"""What a column is, told in terms of tables, differs where values may differ: columns that only look alike, other
-zones, other scales, other functions. Each pair is a program and another one that finds its state by uid."""
+"""The meaning of a column in terms of tables differs if its values may differ: similar-looking columns, other zones,
+other scales, other functions. Each pair is a program and a changed one that finds its state by uid.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ class Program(NamedTuple):
 
 
 def refused(old: Program, new: Program) -> str:
-    """Why a program is not begun from the state of another one."""
+    """Why a program cannot start from another one's state."""
     store = f"changed-meaning-{next(_STORES)}"
     run(old.into(Collect()), store=store, epoch_records=9, epochs=2)
     with pytest.raises(StateSchemaError) as refusal:
@@ -52,7 +53,7 @@ def refused(old: Program, new: Program) -> str:
 
 
 def fate(old: Program, new: Program) -> set[str]:
-    """What becomes of the state, of programs that cannot run here."""
+    """What happens to the state, for programs that cannot run here."""
     before, after = (stateful_nodes(_nodes(each), {}) for each in (old, new))
     meanings = {each.uid: each.meaning for each in before if each.meaning is not None}
     return {each.fate for each in fates(meanings, {each.uid: each.name for each in before}, after)}
@@ -66,7 +67,7 @@ def _nodes(program: Program) -> list[Any]:
     return nodes
 
 
-# --- columns that look alike ------------------------------------------------------------------------------------------
+# --- similar-looking columns ------------------------------------------------------------------------------------------
 
 
 def _doubled(number: int) -> Any:
@@ -76,7 +77,7 @@ def _doubled(number: int) -> Any:
 doubled = udtf(_doubled, result_types=[DataTypes.BIGINT()])
 
 
-def test_groups_stand_behind_a_table_function_and_a_table_that_is_looked_up() -> None:
+def test_groups_downstream_of_a_table_function_and_a_lookup_join_have_meanings() -> None:
     out = Collect()
     behind = "SELECT k, SUM(p) FROM orders, LATERAL TABLE(f(a)) AS t(p) GROUP BY k"
     found = run(Program(behind, function=doubled).into(out))[out]
@@ -96,8 +97,8 @@ def test_groups_stand_behind_a_table_function_and_a_table_that_is_looked_up() ->
     ],
     ids=["changes", "once"],
 )
-def test_a_table_that_is_copied_is_another_copy_with_other_columns(options: str) -> None:
-    # A slot and a copy would be made for it, and then the job could not go on from where it stands.
+def test_a_captured_table_with_other_columns_is_another_copy(options: str) -> None:
+    # A slot and a copy would be created for it, and the job could not be resumed from its current state.
     tables = (f"CREATE TABLE stock (k BIGINT, a BIGINT, b BIGINT) WITH ({options})",)
     counts = Program("SELECT k, COUNT(*), SUM(a) FROM stock GROUP BY k", tables)
     assert fate(counts, Program("SELECT k, COUNT(*), SUM(a), MAX(a) FROM stock GROUP BY k", tables)) == {
@@ -107,8 +108,8 @@ def test_a_table_that_is_copied_is_another_copy_with_other_columns(options: str)
     assert fate(counts, Program("SELECT k, COUNT(*), SUM(a), MAX(b) FROM stock GROUP BY k", tables)) == {"lost"}
 
 
-def test_upserts_are_not_made_whole_behind_a_source_that_goes_on() -> None:
-    # Of a row that was there before only its key would be told when it goes.
+def test_upsert_normalisation_is_rejected_after_a_resumed_source() -> None:
+    # A row from before would be deleted by its key alone.
     table = (
         "CREATE TABLE stock (k INT, v INT, PRIMARY KEY (k) NOT ENFORCED) WITH ('connector' = 'values', "
         """'changelog-mode' = 'I,UA,D', 'data' = '[["+I", [1, 1]], ["+I", [2, 2]], ["-D", {"k": 1}]]')"""
@@ -129,12 +130,12 @@ def test_upserts_are_not_made_whole_behind_a_source_that_goes_on() -> None:
 
         return build
 
-    run(copied(""), store=store, epoch_records=1, epochs=2)  # upserts are handed on
+    run(copied(""), store=store, epoch_records=1, epochs=2)  # upserts are forwarded unchanged
     with pytest.raises(StateSchemaError, match=r"ChangelogNormalize.*cannot begin empty downstream of Source: stock"):
         run(copied(" NOT NULL"), store=store, epoch_records=1)
 
 
-def test_elements_of_two_collections_are_told_apart() -> None:
+def test_elements_of_two_collections_are_distinguished() -> None:
     query = "SELECT k, SUM({}) FROM orders, UNNEST(ARRAY[a]) AS t(p), UNNEST(ARRAY[b]) AS u(q) GROUP BY k"
     assert "it stored SUM(element.0)" in refused(Program(query.format("p")), Program(query.format("q")))
     query = "SELECT k, SUM({}) FROM orders, LATERAL TABLE(f(a)) AS t(p), LATERAL TABLE(f(b)) AS u(q) GROUP BY k"
@@ -142,7 +143,7 @@ def test_elements_of_two_collections_are_told_apart() -> None:
     assert "it stored SUM(result.0)" in refused(old, new)
 
 
-def test_a_column_is_no_literal_and_no_field_by_its_name() -> None:
+def test_a_column_differs_from_a_literal_and_a_field_of_its_name() -> None:
     table = "CREATE TABLE t (k BIGINT, `1` BIGINT, `r.x` BIGINT, r ROW<x BIGINT>) WITH ('connector' = 'datagen')"
     for one, other in (("`1`", "1"), ("`r.x`", "r.x")):
         query = "SELECT k, SUM({}) FROM (SELECT k, r, `1`, `r.x` FROM t) GROUP BY k"
@@ -159,7 +160,7 @@ def test_a_column_of_other_metadata_is_another_column() -> None:
     assert "lost" in fate(old, new) and fate(old, old) == {"kept"}
 
 
-# --- values that are made otherwise -----------------------------------------------------------------------------------
+# --- differently computed values --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("call", ["SUM", "AVG"])
@@ -183,18 +184,18 @@ _BY_A_ZONE = (
 
 
 @pytest.mark.parametrize("expression", _BY_A_ZONE)
-def test_what_the_session_s_clock_shows_is_another_value_in_another_zone(expression: str) -> None:
+def test_expressions_in_session_time_depend_on_the_time_zone(expression: str) -> None:
     query = f"SELECT g, COUNT(*) FROM (SELECT {expression} AS g FROM orders) GROUP BY g"
     assert "@Asia/Tokyo" in refused(Program(query), Program(query, zone="Asia/Tokyo"))
 
 
 @pytest.mark.parametrize("expression", ["TO_DATE(s)", "CAST(ts AS STRING)", "a"])
-def test_what_no_clock_shows_goes_on_in_another_zone(expression: str) -> None:
+def test_zone_independent_expressions_resume_in_another_zone(expression: str) -> None:
     query = f"SELECT g, COUNT(*) FROM (SELECT {expression} AS g FROM orders) GROUP BY g"
     assert fate(Program(query), Program(query, zone="Asia/Tokyo")) == {"kept"}
 
 
-def test_a_function_without_a_name_is_known_by_the_one_it_is_registered_with() -> None:
+def test_an_unnamed_function_is_identified_by_its_registered_name() -> None:
     one, other = (udf(change, result_type=DataTypes.BIGINT()) for change in (lambda n: n, lambda n: 2 * n))
     query = "SELECT k, SUM({}(a)) FROM orders GROUP BY k"
     old = Program(query.format("once"), function=one, function_name="once")

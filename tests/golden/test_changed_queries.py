@@ -1,4 +1,4 @@
-"""A query that was changed is held against what its state means, wherever it is started from."""
+"""A changed query is compared with the meaning of its stored state, on every way to start it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def new_store() -> str:
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.name)
-def test_a_restart_goes_on_only_where_state_means_the_same(pair: Pair, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_restart_resumes_only_state_with_the_same_meaning(pair: Pair, caplog: pytest.LogCaptureFixture) -> None:
     store, out = new_store(), Collect()
     first = run(program(pair.old, out), store=store, epoch_records=9, epochs=2)
     assert first.status == "SUSPENDED"
@@ -38,10 +38,10 @@ def test_a_restart_goes_on_only_where_state_means_the_same(pair: Pair, caplog: p
         with pytest.raises(StateSchemaError) as refused:
             run(program(pair.new, again), store=store, epoch_records=9)
         assert "lost " in str(refused.value) and pair.told in str(refused.value)
-        assert ManifestLog(MemoryStore(store)).epochs() == manifests  # nothing was committed
-        # The query as it was goes on, and gives what it would have given.
+        assert ManifestLog(MemoryStore(store)).epochs() == manifests  # no epoch was committed
+        # The unchanged query resumes, and emits what it would have emitted.
         rest = run(program(pair.old, again), store=store, epoch_records=9)
-        assert rows_of(first[out] + rest[again]) == whole(pair.old)
+        assert rows_of(first[out] + rest[again]) == uninterrupted(pair.old)
         return
     rest = run(program(pair.new, again), store=store, epoch_records=9)
     if pair.fate == "kept":
@@ -54,19 +54,19 @@ def changes_in(out: Collect) -> list[Any]:
     return [record.value for record in out.records]
 
 
-def whole(query: str) -> list[tuple[object, ...]]:
+def uninterrupted(query: str) -> list[tuple[object, ...]]:
     out = Collect()
     return rows_of(run(program(query, out))[out])
 
 
-# --- other roads to a start -------------------------------------------------------------------------------------------
+# --- other ways to start ----------------------------------------------------------------------------------------------
 
 SUMS = "SELECT k, SUM(a) FROM orders GROUP BY k"
 OTHER_SUMS = "SELECT k, SUM(b) FROM orders GROUP BY k"
 
 
 def begun(query: str = SUMS) -> tuple[str, list[tuple[object, ...]]]:
-    """A store with two epochs of a query, and the rows it has given."""
+    """A store with two epochs of a query, and the rows it has emitted."""
     store, out = new_store(), Collect()
     return store, rows_of(run(program(query, out), store=store, epoch_records=9, epochs=2)[out])
 
@@ -82,7 +82,7 @@ def configured(query: str, out: Collect, **settings: str) -> Callable[[StreamExe
     return with_settings
 
 
-def test_a_fork_and_a_start_from_an_older_epoch_are_judged_before_a_store_is_claimed() -> None:
+def test_a_fork_and_a_start_from_an_older_epoch_are_checked_before_a_store_is_claimed() -> None:
     store, _ = begun()
     before = MemoryStore(store).list("")
     for place in (new_store(), store):
@@ -96,7 +96,7 @@ def test_a_fork_and_a_start_from_an_older_epoch_are_judged_before_a_store_is_cla
     assert changes_in(out)
 
 
-def test_lost_state_is_dropped_or_kept_where_that_is_asked_for(caplog: pytest.LogCaptureFixture) -> None:
+def test_unmatched_state_is_dropped_or_retained_on_request(caplog: pytest.LogCaptureFixture) -> None:
     store, _ = begun()
     out = Collect()
     run(configured(OTHER_SUMS, out, **{"millstream.sql.lost-state": "drop"}), store=store, epoch_records=9)
@@ -104,7 +104,7 @@ def test_lost_state_is_dropped_or_kept_where_that_is_asked_for(caplog: pytest.Lo
     expected = {k: sum(n % 5 for n in range(read, ROWS) if n % 3 == k) for k in range(3)}
     assert rows_of(changes_in(out)) == sorted(expected.items())
     assert "it begins empty" in caplog.text
-    # From then on the store means the new query.
+    # From then on the store has the meaning of the new query.
     with pytest.raises(StateSchemaError, match=r"it stored SUM\(b\), and would store SUM\(a\)"):
         run(program(SUMS, Collect()), store=store, epoch_records=9)
     store, rows = begun()
@@ -114,10 +114,10 @@ def test_lost_state_is_dropped_or_kept_where_that_is_asked_for(caplog: pytest.Lo
         run(program(same, out), store=store, epoch_records=9)
     rest = run(configured(same, out, **{"millstream.sql.lost-state": "keep"}), store=store, epoch_records=9)
     assert rest.status == "FINISHED" and "used all the same" in caplog.text
-    assert rows_of(changes_in(out), rows) == whole(SUMS)
+    assert rows_of(changes_in(out), rows) == uninterrupted(SUMS)
 
 
-def test_what_stands_behind_lost_state_is_lost_with_it() -> None:
+def test_state_downstream_of_dropped_state_is_dropped_too() -> None:
     counted = "SELECT c, COUNT(*) FROM ({inner}) GROUP BY c"
     store, _ = begun(counted.format(inner="SELECT k, COUNT(*) AS c FROM orders GROUP BY k"))
     changed = counted.format(inner="SELECT k, COUNT(*) AS c FROM orders WHERE a > 1 GROUP BY k")
@@ -130,15 +130,15 @@ def test_what_stands_behind_lost_state_is_lost_with_it() -> None:
     assert rows_of(changes_in(out)) == sorted(counts.items())
 
 
-def test_an_operator_that_would_be_told_of_rows_it_never_saw_cannot_begin_behind_state() -> None:
+def test_an_operator_that_would_receive_retractions_of_unseen_rows_cannot_start_empty() -> None:
     store, _ = begun()
     behind = "SELECT total, COUNT(*) FROM (SELECT k, SUM(a) AS total FROM orders GROUP BY k) GROUP BY total"
     with pytest.raises(StateSchemaError, match="it cannot begin empty downstream of GroupAggregate") as refused:
         run(program(behind, Collect()), store=store, epoch_records=9)
-    assert "'drop'" not in str(refused.value)  # that would not help
+    assert "'drop'" not in str(refused.value)  # this option does not help
 
 
-def test_lost_state_behind_state_that_goes_on_is_not_dropped() -> None:
+def test_unmatched_state_downstream_of_resumed_state_is_not_dropped() -> None:
     counted = "SELECT {call} FROM (SELECT k, SUM(a) AS total FROM orders GROUP BY k)"
     store, _ = begun(counted.format(call="MAX(total)"))
     changed = counted.format(call="MIN(total)")
@@ -148,7 +148,7 @@ def test_lost_state_behind_state_that_goes_on_is_not_dropped() -> None:
         assert "'drop'" not in str(refused.value) and "'keep'" in str(refused.value)
 
 
-def test_an_aggregate_that_is_added_is_of_rows_from_now_on() -> None:
+def test_an_added_aggregate_counts_rows_from_now_on() -> None:
     store, _ = begun()
     out = Collect()
     run(program("SELECT k, SUM(a), COUNT(b) FROM orders GROUP BY k", out), store=store, epoch_records=9)
@@ -173,7 +173,7 @@ def store_of_version(number: int) -> str:
 
 
 @pytest.mark.parametrize("number", [1, 2])
-def test_a_store_of_yesterday_goes_on(number: int, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_store_of_an_older_version_is_resumed(number: int, caplog: pytest.LogCaptureFixture) -> None:
     out, today = Collect(), Collect()
     begin = new_store()
     run(program(STORED, Collect()), store=begin, epoch_records=9, epochs=2, job_name="stored")
@@ -184,7 +184,7 @@ def test_a_store_of_yesterday_goes_on(number: int, caplog: pytest.LogCaptureFixt
     assert ("was not checked" in caplog.text) == (number == 1)
 
 
-def test_a_store_that_does_not_say_what_it_keeps_is_taken_once_and_judged_from_then_on(
+def test_a_store_without_meanings_is_accepted_once_and_checked_from_then_on(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     store = store_of_version(1)
@@ -196,9 +196,9 @@ def test_a_store_that_does_not_say_what_it_keeps_is_taken_once_and_judged_from_t
         run(program(STORED.replace("SUM(a)", "SUM(b)"), Collect()), store=store, epoch_records=9, job_name="stored")
 
 
-def test_a_stored_meaning_is_what_this_version_makes_of_the_query() -> None:
-    # If this fails, the words of meanings changed: every store would be refused. Write them as they were, or make a
-    # new FORM of them, with a store under the next number.
+def test_a_stored_meaning_equals_the_current_versions_meaning_of_the_query() -> None:
+    # If this fails, the text of meanings changed: every store would be rejected. Restore the text, or define a
+    # new FORM, with a store under the next number.
     newest = ManifestLog(MemoryStore(store_of_version(2))).newest()
     again = new_store()
     run(program(STORED, Collect()), store=again, epoch_records=9, epochs=2, job_name="stored")

@@ -1,4 +1,4 @@
-"""What a table that changes may be put into, and what is said before a job starts that could not be right."""
+"""Changelog modes of sinks and conversions, and the checks before a job starts that could not be correct."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ def _row(kind: RowKind, *values: Any) -> Row:
     return row
 
 
-def told(
+def changes_of(
     schema: Schema | None, mode: ChangelogMode | None, query: str = "SELECT k, SUM(v) AS v FROM t GROUP BY k"
 ) -> Any:
-    """The changes of a query as a stream has them: epoch, kind and values."""
+    """The changes of a query as a stream emits them: epoch, kind and values."""
     out = Collect()
     script = [
         _row(RowKind.INSERT, 1, 1), _row(RowKind.INSERT, 2, 5), EPOCH,
@@ -74,23 +74,23 @@ KEYED = (
 
 
 def test_a_stream_has_all_changes_or_upserts_by_a_key() -> None:
-    assert told(None, None) == [
+    assert changes_of(None, None) == [
         (1, "+I", 1, 1), (1, "+I", 2, 5), (2, "+U", 1, 3), (2, "-U", 1, 1), (3, "-D", 2, 5),
     ]  # fmt: skip
     query = "SELECT CAST(k AS BIGINT) AS k, CAST(SUM(v) AS STRING) AS v FROM t WHERE k IS NOT NULL GROUP BY k"
-    assert told(KEYED, ChangelogMode.upsert(), query) == [
+    assert changes_of(KEYED, ChangelogMode.upsert(), query) == [
         (1, "+I", 1, "1"), (1, "+I", 2, "5"), (2, "+U", 1, "3"), (3, "-D", 2, "5"),
     ]  # fmt: skip
 
 
-def test_a_mode_that_cannot_be_is_refused() -> None:
+def test_an_invalid_changelog_mode_is_rejected() -> None:
     with pytest.raises(MillstreamError, match="doesn't support consuming update and delete changes"):
-        told(None, ChangelogMode.insert_only())
+        changes_of(None, ChangelogMode.insert_only())
     with pytest.raises(MillstreamError, match="upserts need a key"):
-        told(None, ChangelogMode.upsert())
+        changes_of(None, ChangelogMode.upsert())
     other = Schema.new_builder().column("k", DataTypes.DATE()).column("v", DataTypes.STRING()).build()
     with pytest.raises(MillstreamError, match="Incompatible types for sink column 'k'"):
-        told(other, None)
+        changes_of(other, None)
 
 
 @pytest.mark.parametrize(
@@ -101,14 +101,14 @@ def test_a_mode_that_cannot_be_is_refused() -> None:
         ("SELECT x.k, y.k FROM (SELECT k, UUID() AS u FROM c) x JOIN c y ON x.u = CAST(y.v AS STRING)", "u can not"),
     ],
 )
-def test_a_row_that_could_go_as_another_is_refused_unless_told(t_env: TableEnvironment, query: str, words: str) -> None:
+def test_a_nondeterministic_update_is_rejected_unless_allowed(t_env: TableEnvironment, query: str, words: str) -> None:
     with pytest.raises(MillstreamError, match=words):
         t_env.execute_sql(query)
     t_env.get_config().set("table.optimizer.non-deterministic-update.strategy", "IGNORE")
     t_env.explain_sql(query)
 
 
-def test_what_differs_each_time_does_no_harm_up_to_a_sink(t_env: TableEnvironment) -> None:
+def test_nondeterministic_columns_are_allowed_in_an_append_only_query(t_env: TableEnvironment) -> None:
     t_env.explain_sql("SELECT k, COUNT(*), RAND() FROM c GROUP BY k")
     t_env.explain_sql("SELECT r, COUNT(*) FROM (SELECT RAND() AS r FROM (VALUES (1)) AS v (a)) x GROUP BY r")
     t_env.execute_sql("CREATE TABLE s (k INT, r DOUBLE, PRIMARY KEY (k) NOT ENFORCED) WITH ('connector' = 'kept')")
@@ -117,14 +117,14 @@ def test_what_differs_each_time_does_no_harm_up_to_a_sink(t_env: TableEnvironmen
         t_env.execute_sql("INSERT INTO s SELECT k, RAND() FROM c")
 
 
-def test_a_table_that_changes_is_not_for_batch() -> None:
+def test_a_changelog_is_rejected_in_batch_mode() -> None:
     t_env = TableEnvironment.create(EnvironmentSettings.in_batch_mode())
     t_env.execute_sql(CHANGES)
     with pytest.raises(MillstreamError, match="only possible for INSERT-only table sources"):
         t_env.execute_sql("SELECT * FROM c")
 
 
-def test_upserts_without_a_key_are_refused(t_env: TableEnvironment) -> None:
+def test_upserts_without_a_key_are_rejected(t_env: TableEnvironment) -> None:
     t_env.execute_sql("CREATE TABLE u (k INT) WITH ('connector' = 'values', 'changelog-mode' = 'I,UA,D')")
     with pytest.raises(MillstreamError, match=r"is a changelog of upserts.*has no primary key"):
         t_env.execute_sql("SELECT * FROM u")
@@ -138,14 +138,14 @@ def test_upserts_without_a_key_are_refused(t_env: TableEnvironment) -> None:
         "SELECT * FROM d JOIN c ON d.k = c.k",
     ],
 )
-def test_a_row_that_goes_and_never_came_is_told_with_the_row(t_env: TableEnvironment, query: str) -> None:
+def test_a_retraction_of_an_absent_row_is_reported_with_the_row(t_env: TableEnvironment, query: str) -> None:
     t_env.execute_sql(CHANGES.replace("TABLE c", "TABLE d").replace('"+I", [1, 1]', '"-D", [7, 77]'))
     with pytest.raises(MillstreamError, match="retracted that was never inserted") as caught:
         t_env.execute_sql(query).print()
     assert "7" in str(caught.value)
 
 
-def test_changes_that_may_come_twice_are_made_those_that_happened(t_env: TableEnvironment) -> None:
+def test_duplicate_changes_are_normalised(t_env: TableEnvironment) -> None:
     data = '[["+I",[1,1]],["+I",[1,1]],["-U",[1,1]],["+U",[1,2]],["-D",[9,9]]]'
     t_env.execute_sql(
         "CREATE TABLE twice (k INT, v BIGINT, PRIMARY KEY (k) NOT ENFORCED) WITH ('connector' = 'values', "
@@ -159,7 +159,7 @@ def test_changes_that_may_come_twice_are_made_those_that_happened(t_env: TableEn
 COMING_AND_GOING = '[["+I", [1, 10]], ["+I", [1, 20]], ["-D", [1, 20]], ["+I", [2, 5]]]'
 
 
-def test_rows_that_come_and_go_are_no_upserts_and_need_no_key(t_env: TableEnvironment) -> None:
+def test_retracting_changes_are_no_upserts_and_need_no_key(t_env: TableEnvironment) -> None:
     t_env.execute_sql(
         "CREATE TABLE log (k INT, v BIGINT) WITH ('connector' = 'values', 'changelog-mode' = 'I,D', "
         f"'data' = '{COMING_AND_GOING}')"
@@ -170,7 +170,7 @@ def test_rows_that_come_and_go_are_no_upserts_and_need_no_key(t_env: TableEnviro
         assert [tuple(row) for row in rows][-1] == (2, 15)
 
 
-def test_of_rows_that_come_and_go_under_one_key_of_a_kept_table_the_one_before_comes_back() -> None:
+def test_the_previous_row_of_a_key_reappears_in_a_queryable_table() -> None:
     store = "coming-and-going"
 
     def build(env: Any) -> None:

@@ -1,4 +1,4 @@
-"""A query over tables that change is, after every epoch, what a batch engine says of all that was read."""
+"""After every epoch a query over changing tables equals a batch engine's answer over the rows read so far."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from changing_tables import Life, check_every_epoch, check_timed_query, random_changelog
+from changing_tables import RunPlan, check_every_epoch, check_timed_query, random_changelog
 from first_values import FirstValues
 from random_queries import random_query
 from timed_tables import random_tables
@@ -51,11 +51,11 @@ GROUPS = (
 
 @pytest.mark.parametrize("only_grows", [True, False], ids=["only-grows", "changes"])
 @pytest.mark.parametrize("query", GROUPS)
-def test_groups_are_the_batch_answer_after_every_epoch(query: str, only_grows: bool) -> None:
+def test_groups_match_the_batch_answer_after_every_epoch(query: str, only_grows: bool) -> None:
     for seed in CHANGELOGS:
         random = Random(f"{query} {only_grows} {seed}")
         table = random_changelog(random, 3, random.choice((3, 12, 30)), only_grows=only_grows, both_zeros=True)
-        check_every_epoch(query, {"t": table}, Life.random(random, 3), only_grows=only_grows)
+        check_every_epoch(query, {"t": table}, RunPlan.random(random, 3), only_grows=only_grows)
 
 
 JOINS = (
@@ -76,14 +76,14 @@ JOINS = (
 
 @pytest.mark.parametrize("only_grows", [True, False], ids=["only-grows", "changes"])
 @pytest.mark.parametrize("query", JOINS)
-def test_joins_are_the_batch_answer_after_every_epoch(query: str, only_grows: bool) -> None:
+def test_joins_match_the_batch_answer_after_every_epoch(query: str, only_grows: bool) -> None:
     for seed in CHANGELOGS:
         random = Random(f"{query} {only_grows} {seed}")
         size = random.choice((2, 6, 16))
         tables = {
             name: random_changelog(random, 3, size, only_grows=only_grows, both_zeros=True) for name in ("t", "u")
         }
-        check_every_epoch(query, tables, Life.random(random, 3), only_grows=only_grows)
+        check_every_epoch(query, tables, RunPlan.random(random, 3), only_grows=only_grows)
 
 
 ORDER = "v DESC NULLS LAST, s NULLS FIRST, x NULLS LAST"
@@ -105,15 +105,15 @@ RANKS = (
 
 @pytest.mark.parametrize("only_grows", [True, False], ids=["only-grows", "changes"])
 @pytest.mark.parametrize("query", RANKS)
-def test_first_rows_are_the_batch_answer_after_every_epoch(query: str, only_grows: bool) -> None:
+def test_top_n_matches_the_batch_answer_after_every_epoch(query: str, only_grows: bool) -> None:
     for seed in CHANGELOGS:
         random = Random(f"{query} {only_grows} {seed}")
         table = random_changelog(random, 3, random.choice((3, 12, 30)), only_grows=only_grows, both_zeros=True)
-        check_every_epoch(query, {"t": table}, Life.random(random, 3), only_grows=only_grows)
+        check_every_epoch(query, {"t": table}, RunPlan.random(random, 3), only_grows=only_grows)
 
 
-# Of rows that are equal in the order any may come first, but what is taken away is what was given. The columns that are
-# compared are those that all of these rows have in common.
+# Of rows that tie in the order any may be first, but only emitted rows may be retracted. Compared are the columns
+# that all tied rows have in common.
 EQUALS = "(SELECT k, MOD(v, 2) AS v, s, x FROM t) q"
 EQUAL_ORDER = "(PARTITION BY k ORDER BY v NULLS FIRST)"
 EQUAL_ROWS = f"SELECT k, v, s, x, {{}}() OVER {EQUAL_ORDER} AS n FROM {EQUALS}"
@@ -140,7 +140,7 @@ TIES: tuple[tuple[str, tuple[int, ...]], ...] = (
 
 @pytest.mark.parametrize("only_grows", [True, False], ids=["only-grows", "changes"])
 @pytest.mark.parametrize(("query", "columns"), TIES)
-def test_of_equal_rows_those_go_that_were_given(query: str, columns: tuple[int, ...], only_grows: bool) -> None:
+def test_only_emitted_rows_are_retracted_among_ties(query: str, columns: tuple[int, ...], only_grows: bool) -> None:
     for seed in CHANGELOGS:
         random = Random(f"{query} {only_grows} {seed}")
         table = random_changelog(random, 5, random.choice((6, 20)), only_grows=only_grows, keys=2)
@@ -148,10 +148,10 @@ def test_of_equal_rows_those_go_that_were_given(query: str, columns: tuple[int, 
         def comparable(row: tuple[Any, ...]) -> tuple[Any, ...]:
             return tuple(row[at] for at in columns)
 
-        check_every_epoch(query, {"t": table}, Life.random(random, 5), only_grows=only_grows, comparable=comparable)
+        check_every_epoch(query, {"t": table}, RunPlan.random(random, 5), only_grows=only_grows, comparable=comparable)
 
 
-# An order in which no two rows are equal, unless they are the same row: frames of ROWS are then told.
+# A total order up to identical rows: frames of ROWS are then deterministic.
 WHOLE = "v NULLS FIRST, s NULLS LAST, x DESC NULLS LAST"
 AROUND = f"PARTITION BY k ORDER BY {WHOLE} ROWS BETWEEN 3 PRECEDING AND CURRENT ROW"
 OVERS = (
@@ -183,11 +183,11 @@ OVERS = (
 
 @pytest.mark.parametrize("only_grows", [True, False], ids=["only-grows", "changes"])
 @pytest.mark.parametrize("query", OVERS)
-def test_rows_around_rows_are_the_batch_answer_after_every_epoch(query: str, only_grows: bool) -> None:
+def test_over_windows_match_the_batch_answer_after_every_epoch(query: str, only_grows: bool) -> None:
     for seed in CHANGELOGS:
         random = Random(f"{query} {only_grows} {seed}")
         table = random_changelog(random, 5, random.choice((3, 12, 30)), only_grows=only_grows, both_zeros=True)
-        check_every_epoch(query, {"t": table}, Life.random(random, 5), only_grows=only_grows)
+        check_every_epoch(query, {"t": table}, RunPlan.random(random, 5), only_grows=only_grows)
 
 
 UNIQUE = "v NULLS LAST, s NULLS FIRST, x NULLS LAST"
@@ -199,16 +199,16 @@ INNER_QUERIES = (
     "SELECT k, v FROM t WHERE NOT EXISTS (SELECT v FROM u WHERE u.k IS NOT DISTINCT FROM t.k AND u.s = t.s)",
     "SELECT k, (SELECT COUNT(*) FROM u WHERE u.k IS NOT DISTINCT FROM t.k), (SELECT MAX(v) FROM u WHERE t.s IS NOT "
     "DISTINCT FROM u.s) FROM t",
-    # The table of the query around comes before a column of the one inside.
+    # A name resolves to a table of the outer query before a column of the subquery.
     "SELECT k, v FROM t WHERE EXISTS (SELECT 1 FROM (SELECT k, v AS t FROM u) q WHERE q.k = t.k AND q.t < t.v)",
     "SELECT k, v FROM t WHERE v > (SELECT MIN(v) FROM u)",
     "SELECT k, (SELECT MAX(v) FROM u WHERE u.k = t.k), (SELECT COUNT(*) FROM u WHERE u.k = t.k) FROM t",
     "SELECT k, (SELECT COALESCE(SUM(v), 0) + COUNT(*) FROM u WHERE u.k = t.k), (SELECT COUNT(*) + 1 FROM u) FROM t",
     "SELECT k, v FROM t WHERE v > (SELECT CASE WHEN COUNT(*) > 1 THEN MAX(v) ELSE -1 END FROM u WHERE u.k = t.k)",
-    # Several values inside are equal to one outside.
+    # Several inner values equal one outer value.
     "SELECT k, (SELECT MAX(v) FROM u WHERE ABS(u.v) = t.v), (SELECT COUNT(*) FROM u WHERE u.k - u.v = t.v) FROM t",
     f"SELECT k, (SELECT s FROM u WHERE u.k = t.k ORDER BY {UNIQUE} LIMIT 1) FROM t",
-    # Of no rows an aggregate without GROUP BY has one.
+    # An aggregate without GROUP BY emits one row for no input.
     "SELECT k, (SELECT COUNT(*) + 1 FROM u WHERE u.k = t.v), (SELECT COALESCE(MAX(v), 0) FROM u WHERE u.v = t.v) "
     "FROM t",
     "SELECT k, (SELECT CHAR_LENGTH(JSON_ARRAYAGG(v)) FROM u WHERE u.k = t.v), (SELECT JSON_ARRAYAGG(v) FROM u WHERE "
@@ -230,21 +230,21 @@ INNER_QUERIES = (
 
 @pytest.mark.parametrize("only_grows", [True, False], ids=["only-grows", "changes"])
 @pytest.mark.parametrize("query", INNER_QUERIES)
-def test_queries_inside_are_the_batch_answer_after_every_epoch(query: str, only_grows: bool) -> None:
+def test_subqueries_match_the_batch_answer_after_every_epoch(query: str, only_grows: bool) -> None:
     for seed in CHANGELOGS:
         random = Random(f"{query} {only_grows} {seed}")
         size = random.choice((2, 6, 16))
         tables = {
             name: random_changelog(random, 3, size, only_grows=only_grows, both_zeros=True) for name in ("t", "u")
         }
-        # Of no rows at all ROLLUP has a row in batch engines, and none in a stream.
+        # For no rows, ROLLUP emits a row in batch engines, and none in a stream.
         tables["t"].epochs[0].append(_first())
-        check_every_epoch(query, tables, Life.random(random, 3), only_grows=only_grows)
+        check_every_epoch(query, tables, RunPlan.random(random, 3), only_grows=only_grows)
 
 
 @pytest.mark.parametrize("tens", range((SEEDS + 9) // 10))
-def test_random_queries_are_the_batch_answer_after_every_epoch(tens: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    # What is done with many rows only is done with few, too, every other time.
+def test_random_queries_match_the_batch_answer_after_every_epoch(tens: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Every other run lowers the thresholds, so that paths for many rows are taken with few.
     for constant, few in FEW.items() if tens % 2 else ():
         monkeypatch.setattr(f"millstream.runtime.{constant}", few)
     for seed in range(10 * tens, min(SEEDS, 10 * tens + 10)):
@@ -258,18 +258,18 @@ def check_random_query(random: Random) -> None:
     size = random.choice((2, 5, 10))
     named = [name for name in TABLES if is_named(name, query.text) or (views and name == "t")]
     tables = {name: random_changelog(random, 3, size, only_grows=only_grows, keys=3, both_zeros=True) for name in named}
-    life = Life.random(random, 3)
+    life = RunPlan.random(random, 3)
     check_every_epoch(query.text, tables, life, only_grows=only_grows, views=views, comparable=query.comparable)
 
 
 def check_query_over_times(random: Random) -> None:
-    """A query over views that go by event time: joins by time, windows, sessions, OVER."""
+    """A query over event-time views: time joins, windows, sessions, OVER."""
     views = {name: random_view(random) for name in ("a", "b")}
     query = random_query(random, tuple(views))
     named = {name: view for name, view in views.items() if is_named(name, query.text)}
     tables = random_tables(random, 4, 6, late=all(view.takes_late for view in named.values()))
     tables["t"].crashes = tuple(random.sample(range(4), random.choice((0, 0, 1))))
-    check_timed_query(query.text, named, tables, Life.random(random, 4), query.comparable)
+    check_timed_query(query.text, named, tables, RunPlan.random(random, 4), query.comparable)
 
 
 def is_named(table: str, query: str) -> bool:

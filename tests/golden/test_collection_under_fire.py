@@ -1,9 +1,9 @@
-"""Collection under fire: a job at full speed that keeps three epochs and sweeps after every other one, while readers,
-savepoints and forks open whatever epoch they find.
+"""Garbage collection under load: a job at full speed retains three epochs and collects after every other one, while
+readers, savepoints and forks open any epoch they list.
 
-Whoever gets hold of an epoch finds it whole and right as long as it holds it; whoever comes too late is told so. When
-all is over and an hour has passed, nothing is left that no epoch names. `MILLSTREAM_KILL_SEEDS` says how many seeds (8
-by default, `make chaos SEEDS=50` for more), `MILLSTREAM_KILL_FIRST_SEED` where to begin.
+An epoch is complete and correct as long as a client holds it; a client that is too late gets an error. After the run
+and an hour, no file remains that no epoch references. `MILLSTREAM_KILL_SEEDS` sets the number of seeds (8 by default,
+`make chaos SEEDS=50` for more), `MILLSTREAM_KILL_FIRST_SEED` the first one.
 """
 
 from __future__ import annotations
@@ -87,14 +87,14 @@ def prepared(store: Store, clock: ManualClock, out: Collect, path: str | None = 
 
 
 def numbers_read(manifest: Manifest) -> int:
-    """How many numbers an epoch and those before it have read. The script's marks are items too."""
+    """How many numbers the epochs up to this one have read. The script's marks are items too."""
     items = manifest.sources["numbers"]["script-0"].offset
     assert isinstance(items, int)
     return items - items // (PER_EPOCH + 1)
 
 
 class Visitors:
-    """Those who come while the job runs, each in a thread of its own, with what went wrong."""
+    """Clients that access the store while the job runs, each in a thread, and their failures."""
 
     def __init__(self, store: Store, clock: ManualClock, seed: int) -> None:
         self.store, self.clock, self.seed = store, clock, seed
@@ -109,7 +109,7 @@ class Visitors:
             "fork": self._fork,
         }
         self._threads = [
-            threading.Thread(target=self._come_again, args=(name, visit), name=f"visitor-{name}")
+            threading.Thread(target=self._revisit, args=(name, visit), name=f"visitor-{name}")
             for name, visit in visits.items()
         ]
 
@@ -123,7 +123,7 @@ class Visitors:
         for thread in self._threads:
             thread.join()
 
-    def _come_again(self, name: str, visit: Callable[[random.Random, int], None]) -> None:
+    def _revisit(self, name: str, visit: Callable[[random.Random, int], None]) -> None:
         rng = random.Random(f"{name} {self.seed}")
         while not self._over.is_set():
             epochs = ManifestLog(self.store).epochs()
@@ -145,7 +145,7 @@ class Visitors:
             store.get(name)
 
     def _check_totals(self, url: str, epoch: int) -> None:
-        """The state of an epoch is that of the numbers it has read."""
+        """The state of an epoch matches the numbers it has read."""
         reader = JobReader(open_job_store(url), SnapshotName(url), now_ms=self.clock.now_ms)
         with reader.at(epoch=epoch) as snapshot:
             found = sum(snapshot.read("totals", "total").to_arrow().read_all().column("value").to_pylist())
@@ -155,7 +155,7 @@ class Visitors:
         self._check_totals(self.store.url, epoch)
 
     def _hold(self, rng: random.Random, epoch: int) -> None:
-        """Some forget to close what they hold."""
+        """Some clients never close what they hold."""
         leased = LeasedEpoch(self.store, epoch, self.clock.now_ms)
         time.sleep(rng.random() / 50)
         self._check(self.store, leased.manifest)
@@ -175,7 +175,7 @@ class Visitors:
         self._check_totals(save_epoch(self.store, epoch, self.clock.now_ms, to=folder, name="copy"), epoch)
 
     def _fork(self, rng: random.Random, epoch: int) -> None:
-        """A fork, run for some epochs beside the job, or to its end."""
+        """A fork, run for some epochs concurrently with the job, or to its end."""
         out, own = Collect(), MemoryStore(f"fire-forks-{next(_STORES)}")
         job = prepared(own, ManualClock(), out, f"{self.store.url}@{epoch}")
         until = epoch + rng.randrange(2, 6)
@@ -192,7 +192,7 @@ class Visitors:
 
 
 def plant_orphans(store: Store, rng: random.Random) -> None:
-    """What attempts that lost leave behind: files of epochs that are past, under names of their own."""
+    """What losing attempts leave: files of past epochs, under names of their own."""
     for name in (*store.list("segments"), *store.list("staged")):
         if rng.random() < 0.1:
             store.put(re.sub(r"-[0-9a-z]+(\.arrow|-\d{5}\.pickle)$", r"-lost\1", name), b"lost")
@@ -203,7 +203,7 @@ def named_by_epochs(store: Store) -> set[str]:
     return {name for epoch in log.epochs() for name in named_files(log.read(epoch))}
 
 
-def run_under_fire(store: Store, seed: int, patch: pytest.MonkeyPatch) -> Visitors:
+def run_with_visitors(store: Store, seed: int, patch: pytest.MonkeyPatch) -> Visitors:
     patch.setattr(driver, "Sweeper", functools.partial(Sweeper, every_epochs=2))
     clock, out, rng = ManualClock(), Collect(), random.Random(seed)
     job = prepared(store, clock, out)
@@ -218,7 +218,7 @@ def run_under_fire(store: Store, seed: int, patch: pytest.MonkeyPatch) -> Visito
         job.start().result()
     assert sorted(out.values) == ANSWER
     assert not visitors.wrong, "\n".join(visitors.wrong)
-    # An hour later the job is started once more. It has nothing to do, but it tidies up.
+    # An hour later the job is started once more. It has no input left, but it collects.
     clock.advance(HOUR_MS)
     make_older(store, "leases", HOUR_MS)
     prepared(store, clock, Collect()).start().result()
@@ -226,7 +226,7 @@ def run_under_fire(store: Store, seed: int, patch: pytest.MonkeyPatch) -> Visito
 
 
 def check_nothing_is_left_over(store: Store) -> None:
-    """The newest epochs and those that are kept, whole; and nothing that they do not name."""
+    """The newest epochs and the pinned ones are complete, and no unreferenced file remains."""
     log = ManifestLog(store)
     epochs, pinned = log.epochs(), {pin.epoch for pin in pins_of(store)}
     assert set(epochs) == pinned | set(epochs[-KEPT:]) and len(epochs) >= KEPT
@@ -238,9 +238,9 @@ def check_nothing_is_left_over(store: Store) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("kind", ["memory", "disk"])
-def test_nobody_loses_an_epoch_under_their_feet_and_nothing_is_left_behind(
+def test_held_epochs_survive_collection_and_no_unreferenced_file_remains(
     kind: str, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store: Store = MemoryStore(f"fire-{next(_STORES)}") if kind == "memory" else LocalStore(tmp_path, fsync=False)
-    run_under_fire(store, seed, monkeypatch)
+    run_with_visitors(store, seed, monkeypatch)
     check_nothing_is_left_over(store)

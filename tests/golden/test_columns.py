@@ -1,4 +1,4 @@
-"""Columns must say what `conform`, the slow and obvious definition, says of every value."""
+"""Columnar conversion agrees with `conform`, the slow reference, for every value."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def nullable(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 def row_values(names: list[str], cells: list[st.SearchStrategy[Any]], top: bool, form: int) -> st.SearchStrategy[Any]:
-    """What may be given for a row. Mostly one form for all rows of a batch, as programs do; 0 is all forms mixed."""
+    """Accepted forms of a row. Mostly one form for all rows of a batch, as programs do; 0 mixes all forms."""
     values = st.tuples(*cells)
 
     def named(cell_values: tuple[Any, ...], order: list[int]) -> Row:
@@ -135,7 +135,7 @@ ODDITIES: st.SearchStrategy[Any] = st.sampled_from([*NUMBERS, *TEXTS, *GROUPS, *
 
 
 def shape(value: Any) -> Any:
-    """A form in which NaN equals NaN, -0.0 differs from 0.0, and types and change kinds count."""
+    """A comparable form in which NaN equals NaN, -0.0 differs from 0.0, and types and row kinds count."""
     if isinstance(value, float):
         return "float", "nan" if math.isnan(value) else struct.pack(">d", value)
     if isinstance(value, Row):
@@ -160,7 +160,7 @@ def check_against_the_definition(type_info: TypeInformation, values: list[Any]) 
 
 
 NAMES = ["n0", "n1"]
-# Two fields of one type: a swapped pair then fits its columns, and only the names tell.
+# Two fields of one type: a swapped pair fits its columns, and only the names distinguish it.
 CELLS = [nullable(st.integers(-9, 9)), nullable(st.integers(-9, 9))]
 ROW_FORMS = [
     (Types.ROW_NAMED(NAMES, [Types.INT(), Types.INT()]), row_values(NAMES, CELLS, top=True, form=form))
@@ -171,20 +171,20 @@ ROW_FORMS = [
 @pytest.mark.parametrize("typed", [*SCALARS, *ROW_FORMS], ids=lambda typed: typed[0].notation)
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
-def test_every_simple_type_gives_back_what_the_slow_definition_says(typed: Typed, data: st.DataObject) -> None:
+def test_simple_types_round_trip_like_the_reference(typed: Typed, data: st.DataObject) -> None:
     type_info, values = typed
     check_against_the_definition(type_info, data.draw(st.lists(nullable(values), max_size=6)))
 
 
 @settings(max_examples=150, deadline=None)
 @given(STREAMS.flatmap(lambda t: st.tuples(st.just(t[0]), st.lists(nullable(t[1]), max_size=6))))
-def test_nested_types_give_back_what_the_slow_definition_says(case: tuple[TypeInformation, list[Any]]) -> None:
+def test_nested_types_round_trip_like_the_reference(case: tuple[TypeInformation, list[Any]]) -> None:
     check_against_the_definition(*case)
 
 
 @settings(max_examples=150, deadline=None)
 @given(STREAMS.flatmap(lambda t: st.tuples(st.just(t[0]), st.lists(t[1] | ODDITIES, max_size=4))))
-def test_columns_refuse_exactly_what_the_slow_definition_refuses(case: tuple[TypeInformation, list[Any]]) -> None:
+def test_columns_reject_exactly_what_the_reference_rejects(case: tuple[TypeInformation, list[Any]]) -> None:
     type_info, values = case
     try:
         expected = [conform(value, type_info) for value in values]
@@ -232,7 +232,7 @@ def test_a_misfit_names_value_field_and_expectation(
         assert word in str(refusal.value)
 
 
-def test_streams_have_a_column_per_field_and_value_otherwise() -> None:
+def test_rows_have_a_column_per_field_and_other_values_one_column() -> None:
     named = Types.ROW_NAMED(["word", "count"], [Types.STRING(), Types.LONG()])
     assert stream_schema(named) == pa.schema({"word": pa.string(), "count": pa.int64()})
     assert stream_schema(Types.ROW([Types.INT()])) == pa.schema({"f0": pa.int32()})
@@ -242,7 +242,7 @@ def test_streams_have_a_column_per_field_and_value_otherwise() -> None:
     assert arrow_type(Types.ROW([Types.INT()])) == pa.struct({"f0": pa.int32()})
 
 
-def test_change_kinds_travel_only_where_there_are_some() -> None:
+def test_row_kinds_are_a_column_only_if_there_are_changes() -> None:
     type_info = Types.ROW([Types.INT()])
     assert to_record_batch([Row(1)], type_info).schema.names == ["f0"]
     batch = to_record_batch([Row(1), Row.of_kind(RowKind.UPDATE_BEFORE, 2)], type_info)
@@ -259,7 +259,7 @@ def test_encodings_without_an_arrow_type_are_marked() -> None:
     assert schema.field("big").metadata == {b"millstream.type": b"BIG_INT"}
 
 
-def test_equal_types_convert_alike_whatever_they_are_called() -> None:
+def test_equal_types_convert_alike_under_any_name() -> None:
     row = Row(a=1, b=2)
     by_position = Types.ROW([Types.INT(), Types.INT()])
     named_plainly = Types.ROW_NAMED(["f0", "f1"], [Types.INT(), Types.INT()])
@@ -267,7 +267,7 @@ def test_equal_types_convert_alike_whatever_they_are_called() -> None:
     assert conform(row, by_position) == conform(row, named_plainly) == Row(f0=1, f1=2)
 
 
-def test_batches_from_outside_are_cast_only_without_loss() -> None:
+def test_external_batches_are_cast_only_without_loss() -> None:
     longs = pa.record_batch({"value": pa.array([1, 2], pa.int64())})
     assert from_record_batch(longs, Types.INT()) == [1, 2]
     large = pa.record_batch({"value": pa.array(["a"], pa.large_string())})
@@ -288,7 +288,7 @@ def test_batches_from_outside_are_cast_only_without_loss() -> None:
         (Types.ROW_NAMED([KIND_COLUMN], [Types.INT()]), "change kind"),
     ],
 )
-def test_types_without_columns_are_refused_with_a_way_out(type_info: TypeInformation, words: str) -> None:
+def test_types_without_columns_are_rejected_with_an_alternative(type_info: TypeInformation, words: str) -> None:
     with pytest.raises(ProgramError, match=words):
         to_record_batch([], type_info)
 

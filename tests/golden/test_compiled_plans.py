@@ -1,4 +1,4 @@
-"""Compiled plans: what is stored is run as it was planned, with its uids; what is damaged is refused."""
+"""Compiled plans: a stored plan runs as planned, with its uids; a damaged one is rejected."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def uids(plan: object) -> list[str | None]:
     return [relation.uid for relation in relations_of(plan)]  # type: ignore[arg-type]
 
 
-def test_a_plan_of_yesterday_runs_with_the_uids_it_had() -> None:
+def test_a_plan_of_an_older_version_runs_with_its_uids() -> None:
     plan = json.loads(YESTERDAYS.read_text())
     with jobs_in_memory():
-        t_env = environment()  # the tables need not be there: the plan has them
+        t_env = environment()  # the tables need not be defined: the plan contains them
         loaded = t_env.load_plan(PlanReference.from_file(str(YESTERDAYS)))
         assert uids(loaded._plan) == [node["uid"] for node in plan["plan"]["nodes"]]
         t_env.execute_plan(PlanReference.from_file(str(YESTERDAYS))).wait()
@@ -53,15 +53,15 @@ def test_a_plan_of_yesterday_runs_with_the_uids_it_had() -> None:
         assert sorted(tuple(row) for row in rows.collect()) == [(0, 50), (1, 50), (2, 50), (3, 49)]
 
 
-def test_what_is_planned_today_is_what_was_planned_yesterday() -> None:
-    # A change of uids would leave the state of running jobs behind: if it is meant, keep plan-1.json, and say so.
+def test_the_current_planner_produces_the_stored_plan() -> None:
+    # A change of uids loses the state of running jobs: if it is intended, keep plan-1.json, and document it.
     compiled = environment(*TABLES_OF_YESTERDAY).compile_plan_sql(YESTERDAYS_INSERT)
     stored = plan_from_json(YESTERDAYS.read_text(), "plan-1.json")
     assert uids(compiled._plan) == uids(stored)
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in NEXMARK.glob("q*.sql")))
-def test_every_query_of_nexmark_is_read_as_it_was_written(name: str, tmp_path: Path) -> None:
+def test_every_nexmark_query_round_trips_through_a_compiled_plan(name: str, tmp_path: Path) -> None:
     t_env = environment(*_statements("tables"))
     if name == "q14":
         count = udf(lambda text, letter: text.count(letter), result_type=DataTypes.BIGINT())
@@ -76,7 +76,7 @@ def test_every_query_of_nexmark_is_read_as_it_was_written(name: str, tmp_path: P
     assert again.explain() == plan.explain()
 
 
-def test_a_plan_goes_on_where_the_statement_was_written_otherwise(tmp_path: Path) -> None:
+def test_a_plan_resumes_the_state_of_an_equivalent_statement(tmp_path: Path) -> None:
     file = tmp_path / "plans" / "counts.json"
     t_env = environment(*TABLES_OF_YESTERDAY)
     t_env.execute_sql(f"COMPILE PLAN '{file}' FOR {YESTERDAYS_INSERT}")
@@ -95,7 +95,7 @@ def test_a_plan_goes_on_where_the_statement_was_written_otherwise(tmp_path: Path
         t_env.execute_sql(f"EXECUTE PLAN '{tmp_path / 'new.json'}'").wait()
 
 
-def test_a_damaged_or_newer_plan_is_refused(tmp_path: Path) -> None:
+def test_a_damaged_or_newer_plan_is_rejected(tmp_path: Path) -> None:
     t_env, text = environment(), YESTERDAYS.read_text()
     file = tmp_path / "plan.json"
     for damaged, told in (
@@ -116,7 +116,7 @@ def test_a_damaged_or_newer_plan_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "node", [{"$class": "planner.plan_json.importlib"}, {"$decimal": "abc"}, {"$float": "0x1p99999"}]
 )
-def test_a_plan_names_no_class_but_those_of_plans_and_no_value_that_is_none(node: dict[str, str]) -> None:
+def test_a_plan_with_an_unknown_class_or_an_invalid_value_is_rejected(node: dict[str, str]) -> None:
     body = {"version": "1", "nodes": [node], "sinks": [0]}
     from millstream.planner.plan_json import _checksum
 
@@ -125,7 +125,7 @@ def test_a_plan_names_no_class_but_those_of_plans_and_no_value_that_is_none(node
         plan_from_json(text, "the plan")
 
 
-def test_what_cannot_be_stored_is_told() -> None:
+def test_a_statement_that_cannot_be_compiled_is_rejected_with_the_reason() -> None:
     t_env = environment(*TABLES_OF_YESTERDAY)
     t_env.create_temporary_view("mine", t_env.from_elements([(1, 2)], ["k", "c"]))
     with pytest.raises(ProgramError, match="streams or values of the program"):
@@ -137,7 +137,7 @@ def test_what_cannot_be_stored_is_told() -> None:
         plan.as_smile_bytes()
 
 
-def test_functions_are_stored_by_name_and_must_be_there() -> None:
+def test_functions_are_stored_by_name_and_must_be_registered() -> None:
     twice = udf(lambda n: 2 * n, result_type=DataTypes.BIGINT())
     t_env = environment(*TABLES_OF_YESTERDAY)
     t_env.create_temporary_function("twice", twice)
@@ -174,13 +174,13 @@ def test_a_plan_refers_to_secrets_by_table_and_option() -> None:
 
 
 def changed(plan: str, before: str, after: str) -> PlanReference:
-    """A plan in which somebody changed a text, with the checksum of the changed one."""
+    """A plan with a text replaced, and a checksum that matches."""
     document = json.loads(plan)
     document["plan"] = json.loads(json.dumps(document["plan"]).replace(before, after))
     return PlanReference.from_json_string(json.dumps({**document, "checksum": _checksum(document["plan"])}))
 
 
-def test_a_plan_uses_secrets_only_with_the_options_they_were_given_with() -> None:
+def test_a_plan_uses_secrets_only_with_their_original_options() -> None:
     t_env = environment(SECRET_TABLE)
     plan = t_env.compile_plan_sql("INSERT INTO inventory SELECT 1").as_json_string()
     moved = environment(SECRET_TABLE.replace("//db/", "//other/").replace("hush", "fresh"))
@@ -192,7 +192,7 @@ def test_a_plan_uses_secrets_only_with_the_options_they_were_given_with() -> Non
         t_env.load_plan(changed(plan, "//db/", "//evil/"))
 
 
-def test_a_plan_makes_no_data_of_secrets() -> None:
+def test_a_plan_never_uses_secrets_as_data() -> None:
     t_env = environment(SECRET_TABLE, "CREATE TABLE shown (a STRING) WITH ('connector' = 'print')")
     plan = t_env.compile_plan_sql("INSERT INTO shown SELECT 'text'").as_json_string()
     path = '["default_catalog", "default_database", "inventory"]'
@@ -201,14 +201,14 @@ def test_a_plan_makes_no_data_of_secrets() -> None:
             t_env.load_plan(changed(plan, '"text"', f'{{"$secret": {secret}}}'))
 
 
-def test_a_secret_that_no_table_has_is_not_compiled() -> None:
+def test_a_secret_outside_a_table_option_is_not_compiled() -> None:
     t_env = environment(SECRET_TABLE)
     hinted = "INSERT INTO inventory SELECT a FROM inventory /*+ OPTIONS('password' = 'other') */"
     with pytest.raises(ProgramError, match="secret in an OPTIONS hint"):
         t_env.compile_plan_sql(hinted).as_json_string()
 
 
-def test_what_an_aggregate_gives_of_no_rows_is_stored_by_its_name() -> None:
+def test_an_aggregates_empty_result_is_stored_by_its_name() -> None:
     class Total(AggregateFunction):
         def create_accumulator(self) -> list[int]:
             return [0]

@@ -1,4 +1,4 @@
-"""INSERT … ON CONFLICT: what becomes of rows of a query that have one key of the table they are inserted into."""
+"""INSERT … ON CONFLICT: several rows of a query with one key of the target table."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COLUMNS = "k INT, v BIGINT, s STRING"
 
 
 def tables_of(query: str, table: Changelog, *, grows: bool = False, parallelism: int = 1) -> list[dict[Any, Any]]:
-    """What a table by k holds after every epoch."""
+    """The contents of a table keyed by k after every epoch."""
     out = Collect()
 
     def build(env: Any) -> None:
@@ -47,7 +47,7 @@ def tables_of(query: str, table: Changelog, *, grows: bool = False, parallelism:
 
 
 def firsts_of(table: Changelog) -> list[dict[Any, Any]]:
-    """The first row of each key, of those that are there, after every epoch."""
+    """The first of the present rows of each key, after every epoch."""
     live: list[tuple[Any, ...]] = []
     tables = []
     for epoch in table.epochs:
@@ -69,26 +69,26 @@ def test_do_nothing_keeps_the_first_row_of_each_key(grows: bool) -> None:
         assert tables_of(query, table, grows=grows, parallelism=1 + seed % 2) == firsts_of(table)
 
 
-def test_do_error_lets_rows_pass_whose_keys_are_one_each() -> None:
+def test_do_error_passes_rows_with_distinct_keys() -> None:
     query = "SELECT k, SUM(v), MAX(s) FROM t WHERE k IS NOT NULL GROUP BY k ON CONFLICT DO {}"
     table = random_changelog(Random("unique"), 4, 12, only_grows=False)
     assert tables_of(query.format("ERROR"), table) == tables_of(query.format("DEDUPLICATE"), table)
 
 
-def test_do_error_fails_where_two_rows_have_one_key() -> None:
+def test_do_error_fails_if_two_rows_share_a_key() -> None:
     table = Changelog([[_row(1, "a")], [_row(2, "a")], [_row(1, "b")]])
     with pytest.raises(MillstreamError, match="ON CONFLICT DO ERROR: 2 rows have one primary key"):
         tables_of("SELECT k, v, s FROM t ON CONFLICT DO ERROR", table)
 
 
-def test_a_row_that_is_updated_is_no_conflict_with_what_it_was() -> None:
+def test_an_updated_row_does_not_conflict_with_its_previous_version() -> None:
     before, after = _row(1, "a", RowKind.UPDATE_BEFORE), _row(1, "b", RowKind.UPDATE_AFTER)
     table = Changelog([[_row(1, "a")], [before, after]])
     query = "SELECT k, v, s FROM t ON CONFLICT DO ERROR"
     assert tables_of(query, table) == [{1: (1, 0, "a")}, {1: (1, 0, "b")}]
 
 
-def test_equal_rows_are_a_conflict_too() -> None:
+def test_equal_rows_conflict_too() -> None:
     table = Changelog([[_row(1, "a"), _row(1, "a")]])
     with pytest.raises(MillstreamError, match="2 rows have one primary key"):
         tables_of("SELECT k, v, s FROM t ON CONFLICT DO ERROR", table)

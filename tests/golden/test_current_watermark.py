@@ -1,4 +1,4 @@
-"""CURRENT_WATERMARK is the watermark that was reached before the epoch of a row, and NULL while there is none."""
+"""CURRENT_WATERMARK is the watermark before the epoch of a row, and NULL before the first watermark."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_the_watermark_is_null_before_the_first_one(rowtime: str, parallelism: i
     assert found[2] == (3, shown, False)
 
 
-def test_a_filter_of_late_rows_as_flinks_page_writes_it_keeps_the_first_rows() -> None:
+def test_flinks_documented_filter_of_late_rows_retains_the_first_rows() -> None:
     query = "SELECT n FROM t WHERE CURRENT_WATERMARK(ts) IS NULL OR ts > CURRENT_WATERMARK(ts)"
     items = [Row(1, 5_000), EPOCH, Watermark(6_000), Row(2, 5_500), Row(3, 7_000), EPOCH]
     assert answers(query, "TIMESTAMP(3)", items) == [(1,), (3,)]

@@ -1,4 +1,4 @@
-"""One small file that cannot be read: it is told of, and neither kills the job nor stops collection."""
+"""One small unreadable file is reported, and neither fails the job nor stops garbage collection."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _STORES = itertools.count()
 
 
 def begun(epochs: int = 4) -> MemoryStore:
-    """The store of a job that has stopped after so many epochs."""
+    """The store of a job that stopped after a number of epochs."""
     store = MemoryStore(f"damaged-{next(_STORES)}")
     run(totals(Collect()), store=store.url.removeprefix("memory://"), epochs=epochs)
     return store
@@ -85,7 +85,7 @@ SMALL_FILES: dict[str, Callable[[MemoryStore], tuple[str, bytes]]] = {
 
 
 @pytest.mark.parametrize("what", SMALL_FILES)
-def test_a_job_goes_on_and_is_swept_whatever_one_small_file_holds(
+def test_a_job_continues_and_is_collected_despite_one_unreadable_file(
     what: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Sweeper, "__init__", partialmethod(Sweeper.__init__, every_epochs=1))
@@ -102,14 +102,14 @@ def test_a_job_goes_on_and_is_swept_whatever_one_small_file_holds(
         for _ in range(3):
             Sweeper(store, lambda: 0, RetentionPolicy(2)).sweep(newest)
     assert sorted(out.values) == expected(40, 40)
-    # What came after the file goes like everything else; what it may be of stays.
+    # Files newer than the damaged one are collected as usual; those it may reference stay.
     assert len(set(ManifestLog(store).epochs()) - set(before)) == 2
     assert "could not be swept" not in caplog.text and "could not be" not in caplog.text
     if "pin" in what or "manifest with" in what or "empty leaving" in what:
         assert name.rpartition("/")[2] in caplog.text
 
 
-def test_an_unreadable_pin_holds_the_epochs_it_may_be_of_and_no_later_one() -> None:
+def test_an_unreadable_pin_retains_the_epochs_it_may_pin_and_no_later_one() -> None:
     store = begun(6)
     make_older(store, "manifests", 100_000)
     pin_epoch(store, Pin("kept", 3, "savepoint", 0))
@@ -130,7 +130,7 @@ def test_an_unreadable_pin_holds_the_epochs_it_may_be_of_and_no_later_one() -> N
     assert ManifestLog(store).epochs() == [7]
 
 
-def test_a_lease_of_a_newer_millstream_holds_the_epoch_in_its_name_while_it_is_written_again() -> None:
+def test_a_lease_of_a_newer_version_retains_its_epoch_while_it_is_renewed() -> None:
     store = begun(5)
     newest = ManifestLog(store).newest()
     held = LeasedEpoch(store, 2, lambda: 0)
@@ -145,7 +145,7 @@ def test_a_lease_of_a_newer_millstream_holds_the_epoch_in_its_name_while_it_is_w
 
 
 @pytest.mark.parametrize("folder", ["pins", "leases", "receipts", leaving_name(), "manifests"])
-def test_a_file_that_only_somebody_else_may_read_neither_kills_a_job_nor_stops_its_collection(folder: str) -> None:
+def test_a_file_without_read_permission_neither_fails_a_job_nor_stops_collection(folder: str) -> None:
     store, out = begun(4), Collect()
 
     class Forbidden(MemoryStore):
@@ -171,7 +171,7 @@ def test_a_file_that_only_somebody_else_may_read_neither_kills_a_job_nor_stops_i
     assert set(ManifestLog(store).epochs()) - {1, 2, 3, 4, 5} == {7, 8}
 
 
-def test_what_is_whole_of_a_damaged_leaving_file_is_put_back() -> None:
+def test_intact_entries_of_a_damaged_leaving_file_are_restored() -> None:
     store = begun(5)
     log = ManifestLog(store)
     newest, two = log.newest(), encode(log.read(2)).decode()
@@ -184,7 +184,7 @@ def test_what_is_whole_of_a_damaged_leaving_file_is_put_back() -> None:
     assert log.epochs() == [2, 6] and not store.exists(leaving_name())
 
 
-def test_files_that_a_damaged_manifest_may_name_stay_until_it_goes() -> None:
+def test_files_a_damaged_manifest_may_reference_stay_until_it_is_removed() -> None:
     store = begun(5)
     log = ManifestLog(store)
     newest, files = log.newest(), named_files(log.read(3))
@@ -196,7 +196,7 @@ def test_files_that_a_damaged_manifest_may_name_stay_until_it_goes() -> None:
     assert verify(store.url).is_whole
 
 
-def test_verify_finds_nothing_wrong_with_the_orders_for_many_tasks_unless_they_were_changed() -> None:
+def test_verify_accepts_the_specs_of_many_tasks_unless_they_were_changed() -> None:
     store = begun()
     ranges = tuple(ReadRange(Split(f"split-{n}"), 0, 9, n, 0) for n in range(3))
     text = EpochSpec(5, 1, 0, False, {"numbers": ranges}, {}, {}, {}).encode().encode()
@@ -209,7 +209,7 @@ def test_verify_finds_nothing_wrong_with_the_orders_for_many_tasks_unless_they_w
 
 
 @pytest.mark.parametrize("what", SMALL_FILES)
-def test_verify_tells_of_every_file_that_cannot_be_read_and_of_strays(what: str) -> None:
+def test_verify_reports_every_unreadable_file_and_stray_files(what: str) -> None:
     store = begun()
     assert verify(store.url).is_whole and not verify(store.url).strays
     name, data = SMALL_FILES[what](store)
@@ -224,7 +224,7 @@ def test_verify_tells_of_every_file_that_cannot_be_read_and_of_strays(what: str)
 
 
 @pytest.mark.parametrize("folder", ["servers", "control", "pins", "leases"])
-def test_verify_looks_at_small_files_of_every_kind(folder: str) -> None:
+def test_verify_reads_small_files_of_every_kind(folder: str) -> None:
     store = begun()
     kind = {"servers": "server", "control": "request", "pins": "pin", "leases": "lease"}[folder]
     store.put(f"{folder}/a.json", flipped(seal(kind, 1, {"id": "a", "epoch": 1, "text": "x" * 80})))
@@ -240,11 +240,11 @@ def test_verify_looks_at_small_files_of_every_kind(folder: str) -> None:
     assert "control/b.answer.json" in verify(store.url).text()
 
 
-# --- output, and whose the store is ----------------------------------------------------------------------------------
+# --- output, and ownership of the store ------------------------------------------------------------------------------
 
 
 def lines_into(folder: Path, store: MemoryStore, *, crash: bool = False) -> Job:
-    """A job with a file sink; with a crash, one whose publishing fails, so that its last epoch waits."""
+    """A job with a file sink; with a crash, one whose publishing fails, so that its last epoch stays pending."""
     env = StreamExecutionEnvironment.get_execution_environment()
     env.set_parallelism(1)
     sink = FileSink(str(folder), TextParts())
@@ -258,13 +258,13 @@ def _fails(*_: object) -> None:
     raise OSError("the folder is away")
 
 
-def test_verify_finds_output_that_was_changed_before_it_was_published_and_the_job_does_not_publish_it(
+def test_output_changed_before_publishing_is_reported_by_verify_and_not_published(
     tmp_path: Path,
 ) -> None:
     store = MemoryStore(f"damaged-{next(_STORES)}")
     with pytest.raises(JobFailedError, match="the folder is away"):
         lines_into(tmp_path, store, crash=True).start().result()
-    chunk = min(tmp_path.rglob(".millstream-staging/*/*"))  # the next epoch may have run beside
+    chunk = min(tmp_path.rglob(".millstream-staging/*/*"))  # the next epoch may have run concurrently
     assert verify(store.url).is_whole
     right, wrong = chunk.read_bytes(), b"a\nX\n"
     assert len(right) == len(wrong)
@@ -282,7 +282,7 @@ def test_verify_finds_output_that_was_changed_before_it_was_published_and_the_jo
     assert verify(store.url).is_whole
 
 
-def test_verify_finds_output_that_was_changed_in_the_store() -> None:
+def test_verify_reports_output_changed_in_the_store() -> None:
     store, out = MemoryStore(f"damaged-{next(_STORES)}"), Collect()
     env = StreamExecutionEnvironment.get_execution_environment()
     out.commit = _fails  # type: ignore[method-assign]
@@ -299,7 +299,7 @@ def again(store: MemoryStore) -> None:
     run(totals(Collect()), store=store.url.removeprefix("memory://"))
 
 
-def test_a_job_record_that_is_missing_changed_or_another_jobs_is_noticed() -> None:
+def test_a_missing_changed_or_foreign_job_record_is_reported() -> None:
     store, other = begun(), begun()
     data = store.get(job_name())
     store.delete(job_name())
@@ -319,7 +319,7 @@ def test_a_job_record_that_is_missing_changed_or_another_jobs_is_noticed() -> No
     assert verify(store.url).is_whole
 
 
-def test_a_list_of_input_files_that_was_changed_is_noticed_and_a_stray_beside_it_is_not_read(tmp_path: Path) -> None:
+def test_a_changed_input_file_list_is_reported_and_stray_files_are_not_read(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("1")
     store = MemoryStore(f"damaged-{next(_STORES)}")
     FileLog([str(tmp_path)], store).discover()
@@ -331,7 +331,7 @@ def test_a_list_of_input_files_that_was_changed_is_noticed_and_a_stray_beside_it
     for at in range(len(data)):
         store.put(name, data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
         with contextlib.suppress(StoreDamagedError):
-            # Of a packed file some bytes mean nothing, such as that for the system that packed it.
+            # Some bytes of a compressed file have no meaning, such as the operating system that wrote it.
             assert FileLog([str(tmp_path)], store).files == files
     store.put(name, gzip.compress(gzip.decompress(data).replace(b"a.txt", b"b.txt")))
     with pytest.raises(StoreDamagedError, match="a list of input files, is not readable"):
@@ -341,7 +341,7 @@ def test_a_list_of_input_files_that_was_changed_is_noticed_and_a_stray_beside_it
     assert f"{name}: it cannot be read: its checksum does not match its content" in verify(other.url).text()
 
 
-def test_stored_input_that_was_changed_is_noticed_when_it_is_read_and_by_verify() -> None:
+def test_changed_stored_input_is_reported_on_read_and_by_verify() -> None:
     store = begun()
     type_info = Types.ROW_NAMED(["n"], [Types.LONG()])
     batches = StoredBatches(store, "in", type_info)
@@ -362,7 +362,7 @@ def test_stored_input_that_was_changed_is_noticed_when_it_is_read_and_by_verify(
     assert f"{file}: it is missing (stored input)" in verify(store.url).text()
 
 
-def test_a_digit_that_changed_in_what_is_said_of_stored_input_is_noticed_by_the_job_and_by_verify() -> None:
+def test_a_changed_digit_in_the_description_of_stored_input_is_reported() -> None:
     store = begun()
     type_info = Types.ROW_NAMED(["n"], [Types.LONG()])
     batches = StoredBatches(store, "in", type_info)
@@ -388,7 +388,7 @@ def test_a_digit_that_changed_in_what_is_said_of_stored_input_is_noticed_by_the_
     assert len(StoredBatches(store, "in", type_info)._batches) == 2
 
 
-def test_verify_finds_a_list_of_finished_splits_that_was_changed_or_is_missing() -> None:
+def test_verify_reports_a_changed_or_missing_list_of_finished_splits() -> None:
     store, data = begun(), seal("finished-splits", 1, {"splits": ["a"]})
     log, name = ManifestLog(store), finished_name("numbers", 1, "a1")
     newest = log.newest()
@@ -404,7 +404,7 @@ def test_verify_finds_a_list_of_finished_splits_that_was_changed_or_is_missing()
 
 
 @pytest.mark.parametrize("name", ["manifests/000000000001.json", "pins/before.json", "leases/2-a1.json"])
-def test_a_link_that_leads_round_and_round_is_no_file_and_stops_neither_sweeping_nor_verify(
+def test_a_symlink_loop_is_ignored_and_stops_neither_collection_nor_verify(
     name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     store, original = LocalStore(tmp_path, fsync=False), begun()
@@ -422,7 +422,7 @@ def test_a_link_that_leads_round_and_round_is_no_file_and_stops_neither_sweeping
     verify(store.url)
 
 
-def test_a_folder_where_a_file_is_to_be_is_told_of_in_words_that_help(tmp_path: Path) -> None:
+def test_a_folder_in_place_of_a_file_is_reported_with_a_helpful_message(tmp_path: Path) -> None:
     (tmp_path / "swept.json").mkdir()
     with pytest.raises(StoreError, match="a folder is in the place of 'swept"):
         LocalStore(tmp_path, fsync=False).put("swept.json", b"")

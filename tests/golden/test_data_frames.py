@@ -1,4 +1,4 @@
-"""PyFlink's DataFrame API gives what the same tables give."""
+"""PyFlink's DataFrame API returns the same rows as equivalent tables."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ def test_a_frame_is_written_and_read_by_a_connector(tmp_path: Path) -> None:
         (lambda: mf.DataFrame([1]), "expected a Table"),  # type: ignore[arg-type]
     ],
 )
-def test_what_is_wrong_is_refused_where_it_stands(wrong: Any, sentence: str) -> None:
+def test_an_invalid_call_is_rejected_at_its_line(wrong: Any, sentence: str) -> None:
     with pytest.raises(ProgramError, match=sentence):
         wrong()
 
 
-def test_columns_are_taken_and_rows_chosen_by_brackets() -> None:
+def test_brackets_select_columns_and_filter_rows() -> None:
     bids = mf.from_records([(1, 5), (2, 7)], schema=["auction", "price"])
     assert values(bids[["price"]]) == [(5,), (7,)]
     assert values(bids["price", bids["auction"] + 1]) == [(5, 2), (7, 3)]
@@ -142,12 +142,12 @@ def test_a_schema_of_names_chooses_renames_or_names_columns() -> None:
         (lambda: mf.lit(1, "INT"), TypeError),
     ],
 )
-def test_a_schema_that_does_not_fit_is_refused_as_in_pyflink(wrong: Any, kind: type[Exception]) -> None:
+def test_a_mismatched_schema_is_rejected_as_in_pyflink(wrong: Any, kind: type[Exception]) -> None:
     with pytest.raises(kind):
         wrong()
 
 
-def test_a_watermark_gives_rows_of_the_program_an_event_time() -> None:
+def test_a_watermark_assigns_event_time_to_rows_of_the_program() -> None:
     moments = [datetime(2026, 1, 1, 0, 0, second, 1500) for second in (1, 2, 11)]
     watermark = ("ts", "ts - INTERVAL '1' SECOND")
     columns = pa.table({"ts": pa.array(moments, pa.timestamp("us")), "n": [1, 2, 3]})
@@ -178,11 +178,11 @@ def test_a_watermark_gives_rows_of_the_program_an_event_time() -> None:
         (lambda: mf.from_table(3), "found 3, expected a Table"),
     ],
 )
-def test_what_a_frame_cannot_be_made_of_is_said(made: Any, words: str) -> None:
+def test_an_unsupported_input_of_a_frame_is_rejected(made: Any, words: str) -> None:
     with pytest.raises(ProgramError, match=words):
         made()
 
 
 @pytest.mark.parametrize("bounds", [(0,), (7,), (0, 7, 2), (0, 8, 2), (7, 0, -3), (6, 0, -3), (0, 7, -1)])
-def test_a_range_has_the_numbers_of_pythons(bounds: tuple[int, ...]) -> None:
+def test_a_range_has_the_numbers_of_pythons_range(bounds: tuple[int, ...]) -> None:
     assert [row[0] for row in mf.range(*bounds).collect()] == list(range(*bounds))

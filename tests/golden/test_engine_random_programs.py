@@ -1,7 +1,7 @@
-"""Random small programs: the engine's answer equals that of a few lines of plain Python, however it is run.
+"""Random small programs: the engine's answer equals that of a few lines of plain Python, however it runs.
 
 A program is a tree of steps over scripted input; `evaluate` is the slow reference. Parallelism, epoch size, crashes and
-whether streams are typed are drawn as well: none of them may change the answer.
+typed streams are drawn as well: none of them may change the answer.
 """
 
 from __future__ import annotations
@@ -127,9 +127,7 @@ PROGRAMS = st.recursive(
 
 @settings(max_examples=150, deadline=None)
 @given(program=PROGRAMS, parallelism=st.integers(1, 4), epoch_records=st.none() | st.integers(1, 20))
-def test_a_random_program_gives_the_answer_of_plain_python(
-    program: Program, parallelism: int, epoch_records: int | None
-) -> None:
+def test_a_random_program_matches_plain_python(program: Program, parallelism: int, epoch_records: int | None) -> None:
     out = Collect()
     result = run(lambda env: build(program, env).sink_to(out), parallelism=parallelism, epoch_records=epoch_records)
     assert multiset(result[out]) == multiset(evaluate(program))

@@ -1,4 +1,4 @@
-"""Every keyed operator counts equal keys as one key, whatever they look like and however the job is run."""
+"""Every keyed operator counts equal keys as one key, in any representation and at any parallelism."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from millstream.testing import CRASH, EPOCH
 
 @st.composite
 def scripts(draw: st.DrawFn, keys: st.SearchStrategy[Any]) -> list[Any]:
-    """Keys, each as a tuple of one, that are drawn from a few, with epochs and crashes among them."""
+    """Keys, each as a 1-tuple, drawn from a small set, with epochs and crashes between them."""
     few = draw(st.lists(keys, min_size=1, max_size=5))
     items = draw(st.lists(st.sampled_from([*((key,) for key in few), EPOCH, CRASH]), min_size=1, max_size=10))
     return [(few[0],), EPOCH, *items]
@@ -63,12 +63,12 @@ def test_equal_keys_of_a_declared_type_are_counted_as_one(
 
 def _counts_as_a_dictionary(name: str, drawn: Drawn, parallelisms: tuple[int, int | None]) -> None:
     key_type, items = drawn
-    # Whole batches of keys that are stored as bytes (decimals of any size) have no column of their type to give out.
+    # Batches of keys stored as bytes (decimals of any size) have no typed column to emit.
     assume(name != "batches" or key_type is None or not is_hashed_as_values(key_type))
     outputs, counts = counted(name, items, key_type, parallelisms[0], other_parallelism=parallelisms[1])
     assert counts == expected(items)
     if name.startswith(("process", "window, general", "window, merging", "window, folded")):
-        # What functions see as the key is one form, whichever of the equal ones came first.
+        # Functions see one representation of the key, whichever arrived first.
         forms = {(identity(key), repr(key)) for key, _ in outputs}
         settled = settled_keys([item[0] for item in items if isinstance(item, tuple)], key_type, decode_key)
         assert forms == {(identity(key), repr(key)) for key in settled}
@@ -76,12 +76,12 @@ def _counts_as_a_dictionary(name: str, drawn: Drawn, parallelisms: tuple[int, in
 
 @given(UNTYPED | DECLARED, st.integers(1, 3))
 @settings(max_examples=60, deadline=None)
-def test_a_key_is_found_by_whatever_equals_it(drawn: Drawn, parallelism: int) -> None:
+def test_a_key_is_looked_up_by_any_equal_value(drawn: Drawn, parallelism: int) -> None:
     key_type, items = drawn
     store = f"asked-keys-{next(STORES)}"
     counted("process", items, key_type, parallelism, store=store)
     keys, counts = [item[0] for item in items if isinstance(item, tuple)], expected(items)
-    # The whole input is in and every count told; the state is there still.
+    # The whole input has been read and every count emitted; the state still exists.
     wanted = [counts[identity(key)] for key in keys]
     job = query.open(f"memory://{store}")
     newest = job.newest()
@@ -101,7 +101,7 @@ def _has_json(key: Any) -> bool:
 
 
 def _answers(job: query.JobView, keys: list[Any]) -> list[list[Any]]:
-    """The values of keys by HTTP: each asked for in a path, and among many in a body."""
+    """The values of keys by HTTP: each in a path, and all in one body."""
     app = application(job, ServerSettings())
 
     async def ask() -> list[list[Any]]:
@@ -119,7 +119,7 @@ def _answers(job: query.JobView, keys: list[Any]) -> list[list[Any]]:
     return asyncio.run(ask()) if keys else []
 
 
-def test_a_column_of_keys_finds_what_equals_them() -> None:
+def test_a_batch_lookup_matches_equal_keys() -> None:
     store = f"asked-keys-{next(STORES)}"
     items = [(0.0,), (math.nan,), EPOCH, (-0.0,), (-math.nan,), (1.0,)]
     counted("process", items, TYPED["DOUBLE"][0], 2, store=store)

@@ -1,5 +1,5 @@
-"""Every program gives its one golden answer at any parallelism, in one epoch and in many, streaming and in BATCH, and
-when it is stopped or dies half-way and goes on at another parallelism.
+"""Every program produces its one golden answer at any parallelism, in one epoch and in many, streaming and in BATCH,
+and when it is stopped or crashes half-way and is restored at another parallelism.
 
 In memory, without Spark; `tests/spark` has all of them in one Spark job.
 """
@@ -24,7 +24,7 @@ EVERY = {**PROGRAMS, **LOOPS}
 @pytest.mark.parametrize("epoch_records", [None, 4], ids=["one epoch", "many epochs"])
 @pytest.mark.parametrize("parallelism", [1, 2, 3])
 @pytest.mark.parametrize("name", EVERY)
-def test_a_program_gives_its_answer_at_any_parallelism_and_epoch_size(
+def test_a_program_produces_its_answer_at_any_parallelism_and_epoch_size(
     name: str, parallelism: int, epoch_records: int | None
 ) -> None:
     out = Collect()
@@ -34,7 +34,7 @@ def test_a_program_gives_its_answer_at_any_parallelism_and_epoch_size(
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_batch_mode_gives_the_same_answer_however_many_epochs_read_the_input(name: str) -> None:
+def test_batch_mode_produces_the_same_answer_for_any_number_of_epochs(name: str) -> None:
     out = Collect()
 
     def build(env: StreamExecutionEnvironment) -> None:
@@ -47,10 +47,10 @@ def test_batch_mode_gives_the_same_answer_however_many_epochs_read_the_input(nam
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_changes_that_are_too_many_to_be_held_are_written_early_and_change_no_answer(
+def test_changes_beyond_the_memory_limit_are_flushed_early_without_changing_the_answer(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(changes, "CHANGED_BYTES_MAX", 0)  # every change becomes a segment at once
+    monkeypatch.setattr(changes, "CHANGED_BYTES_MAX", 0)  # every change becomes a segment immediately
     out = Collect()
     result = run(lambda env: EVERY[name].add(env, out), parallelism=2, epoch_records=9)
     assert multiset(result[out]) == multiset(EVERY[name].golden(2))
@@ -86,7 +86,7 @@ def half_of(name: str, source: Script, parallelism: int, store: str, dies: bool)
 @pytest.mark.parametrize("dies", [False, True], ids=["stopped", "crashed"])
 @pytest.mark.parametrize(("before", "after"), [(1, 3), (3, 2), (2, 1)], ids=["1 to 3", "3 to 2", "2 to 1"])
 @pytest.mark.parametrize("name", EVERY)
-def test_a_program_restored_at_another_parallelism_gives_its_answer(
+def test_a_program_restored_at_another_parallelism_produces_its_answer(
     name: str, before: int, after: int, dies: bool
 ) -> None:
     store, split = f"rescaled-{next(_STORES)}", NUMBERS[1::3]
@@ -95,9 +95,9 @@ def test_a_program_restored_at_another_parallelism_gives_its_answer(
     first, second = half_of(name, source, before, store, dies), Collect()
     result = run(lambda env: EVERY[name].add(env, second, source), parallelism=after, epoch_records=9, store=store)
     assert result.status == "FINISHED" and (result.epochs == 2 or name in LOOPS)
-    # The second run publishes again what it finds committed: an epoch counts once, whichever sink has it.
+    # The second run republishes committed epochs: an epoch counts once, in whichever sink.
     epochs = {epoch: sink for sink in (first, second) for epoch in sink.publications}
     found = multiset([r.value for epoch, sink in epochs.items() for r in sink.records if r.epoch == epoch])
-    # All answers are equal, but that of broadcast(): it has every record once per subtask of its epoch.
+    # All answers are equal, except that of broadcast(): it has every record once per subtask of its epoch.
     fewer, more = (multiset(EVERY[name].golden(p)) for p in sorted((before, after)))
     assert fewer <= found <= more

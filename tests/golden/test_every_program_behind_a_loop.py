@@ -1,7 +1,8 @@
-"""Every program gives its golden answer behind a loop too: what it keeps takes records of several rounds of an epoch.
+"""Every program produces its golden answer downstream of a loop too: its operators process records of several rounds of
+an epoch.
 
-The loop sends the numbers below ten on at once, those below twenty after a round, the rest after two. Order within a
-split stays as it was, so nothing else about a program's input changes.
+The loop forwards the numbers below ten immediately, those below twenty after a round, the rest after two. Order within
+a split is preserved, so nothing else about a program's input changes.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from millstream.datastream import DataStream, RuntimeExecutionMode, StreamExecut
 from millstream.testing import Collect, run
 
 _STORES = itertools.count()
-WAITING = Types.TUPLE([Types.LONG(), Types.LONG()])  # the number, and how many rounds it still goes
+WAITING = Types.TUPLE([Types.LONG(), Types.LONG()])  # the number, and how many rounds remain
 
 
 def delayed(stream: DataStream) -> DataStream:
@@ -27,7 +28,7 @@ def delayed(stream: DataStream) -> DataStream:
 
 @pytest.mark.parametrize("epoch_records", [None, 9], ids=["one epoch", "many epochs"])
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_program_behind_a_loop_gives_its_answer(name: str, epoch_records: int | None) -> None:
+def test_a_program_downstream_of_a_loop_produces_its_answer(name: str, epoch_records: int | None) -> None:
     out = Collect()
 
     def build(env: StreamExecutionEnvironment) -> None:
@@ -38,7 +39,7 @@ def test_a_program_behind_a_loop_gives_its_answer(name: str, epoch_records: int 
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_program_behind_a_loop_gives_its_answer_in_batch_mode(name: str) -> None:
+def test_a_program_downstream_of_a_loop_produces_its_answer_in_batch_mode(name: str) -> None:
     out = Collect()
 
     def build(env: StreamExecutionEnvironment) -> None:
@@ -49,7 +50,7 @@ def test_a_program_behind_a_loop_gives_its_answer_in_batch_mode(name: str) -> No
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_program_behind_a_loop_that_is_rescaled_half_way_gives_its_answer(name: str) -> None:
+def test_a_program_downstream_of_a_loop_rescaled_half_way_produces_its_answer(name: str) -> None:
     store, first, second = f"rescaled-behind-a-loop-{next(_STORES)}", Collect(), Collect()
 
     def build(env: StreamExecutionEnvironment, out: Collect) -> None:

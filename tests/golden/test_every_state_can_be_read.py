@@ -1,6 +1,6 @@
-"""Whatever a program of the test-suite keeps can be read, at every retained epoch, and is whole.
+"""Every state of every test program is readable, at every retained epoch, and complete.
 
-What the rows are is tested where the reader is; this says that there is no kind of state it does not know.
+The reader's own tests check the rows; this one checks that no kind of state is unknown to it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ STORES = count()
 
 
 @pytest.mark.parametrize("name", sorted(PROGRAMS))
-def test_every_state_of_a_program_can_be_read_and_is_whole(name: str) -> None:
+def test_every_state_of_a_program_is_readable_and_complete(name: str) -> None:
     store = f"test-every-state-{next(STORES)}"
     run(lambda env: PROGRAMS[name].add(env, Collect()), store=store, parallelism=2, epoch_records=3)
     reader = state_reader.open(f"memory://{store}")

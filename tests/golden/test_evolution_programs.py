@@ -1,5 +1,7 @@
-"""One program with every kind of state, in four versions that declare other types, gives the answer of one alone: at
-any parallelism, in many epochs and in few, killed in the middle of each version and when the next one begins."""
+"""One program with every kind of state, in four versions that declare different types, produces the answer of a single
+version: at any parallelism, in many epochs and in few, killed in the middle of each version and when the next one
+starts.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ class Total(AggregateFunction):
 
 
 class EveryKind(KeyedProcessFunction):
-    """Keeps a number's forerunners in five kinds of state, and tells what it finds there. `version` declares types."""
+    """Stores a number's predecessors in five kinds of state, and emits them. `version` declares types."""
 
     def __init__(self, version: int) -> None:
         self.version = version
@@ -81,8 +83,8 @@ def _as_text(number: Any) -> str:
     return f"#{int(number)}"
 
 
-def _number(kept: Any) -> Any:
-    return int(kept[1:]) if isinstance(kept, str) else kept
+def _number(stored: Any) -> Any:
+    return int(stored[1:]) if isinstance(stored, str) else stored
 
 
 def golden() -> list[Any]:
@@ -103,7 +105,7 @@ def version(number: int) -> Callable[[Any, Collect], Any]:
 
 
 def act(first: int, epoch_size: int, crashes: bool) -> list[Any]:
-    """A quarter of the numbers; the task dies at the first and in the middle of it."""
+    """A quarter of the numbers; the task crashes at its first one and in the middle."""
     numbers = list(NUMBERS)[first * 12 : first * 12 + 12]
     items: list[Any] = []
     for at, number in enumerate(numbers):
@@ -115,7 +117,7 @@ def act(first: int, epoch_size: int, crashes: bool) -> list[Any]:
 @pytest.mark.parametrize("crashes", [False, True], ids=["undisturbed", "killed"])
 @pytest.mark.parametrize("parallelism", [(1,), (2, 3, 1, 4), (4, 1, 2, 1)], ids=["same", "up", "down"])
 @pytest.mark.parametrize("epoch_size", [1, 12])
-def test_four_versions_give_the_answer_of_one(epoch_size: int, parallelism: tuple[int, ...], crashes: bool) -> None:
+def test_four_versions_produce_the_answer_of_one(epoch_size: int, parallelism: tuple[int, ...], crashes: bool) -> None:
     story = Story(*(act(number, epoch_size, crashes) for number in range(4)))
     found: list[Any] = []
     for number in range(4):
@@ -130,7 +132,7 @@ def repr_of(answer: Any) -> tuple[int, int]:
     return answer[0], len(answer)
 
 
-def test_a_version_that_cannot_read_what_was_saved_changes_nothing() -> None:
+def test_a_version_that_cannot_read_the_saved_state_changes_nothing() -> None:
     story = Story(act(0, 5, False), act(1, 5, False))
     found = story.act(version(0), 2)
     for wrong in itertools.repeat(version(3), 2):

@@ -1,4 +1,4 @@
-"""A join forgets what no later row can meet: that changes no result, and its state does not grow."""
+"""A join drops rows that no later row can match: results are unaffected, and its state is bounded."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ QUERIES = (
 def changes_of(
     query: str, tables: dict[str, TimedTable], parallelism: int, config: dict[str, str] | None = None
 ) -> list[Counter[Any]]:
-    """What each epoch gave."""
+    """The changes of each epoch."""
     result, out = ran(query, tables, parallelism=parallelism, config=config)
     epochs = max(len(table.epochs) for table in tables.values()) + 1
     given = [Counter[Any]() for _ in range(epochs + 1)]
@@ -42,9 +42,7 @@ def changes_of(
 
 
 @pytest.mark.parametrize("query", QUERIES)
-def test_a_join_that_forgets_gives_in_every_epoch_what_one_that_keeps_everything_gives(
-    query: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_expiring_join_emits_the_same_changes_in_every_epoch(query: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for seed in range(3):
         random = Random(f"{query} {seed}")
         tables = random_tables(random, 7, 8)
@@ -55,21 +53,21 @@ def test_a_join_that_forgets_gives_in_every_epoch_what_one_that_keeps_everything
             assert forgetting == changes_of(query, tables, seed % 3 + 1)
 
 
-def test_the_state_of_a_join_by_windows_stays_as_it_is_however_long_it_runs() -> None:
+def test_the_state_of_a_window_join_is_bounded() -> None:
     tables = {
         name: TimedTable([([("a", at % 7, at * 1_000 + n) for n in range(20)], at * 1_000) for at in range(30)])
         for name in ("t", "u")
     }
     kept, _ = ran(QUERIES[0], tables, parallelism=1)
     rows = [stored_rows(manifest) for manifest in kept.manifests]
-    assert max(rows) < 150 and rows[-1] < 150, rows  # of 600 bids that came
+    assert max(rows) < 150 and rows[-1] < 150, rows  # of 600 bids that arrived
 
 
 TTL = {"table.exec.state.ttl": "1 d"}
 
 
 @pytest.mark.parametrize("query", QUERIES[2:5])
-def test_rows_that_expire_by_event_time_stand_as_they_were_given_where_others_are_forgotten_by_the_clock(
+def test_rows_that_expire_by_event_time_stay_consistent_with_processing_time_ttl(
     query: str,
 ) -> None:
     for seed in range(2):
@@ -79,11 +77,11 @@ def test_rows_that_expire_by_event_time_stand_as_they_were_given_where_others_ar
         assert changes_of(query, tables, seed + 1, TTL) == changes_of(query, tables, seed + 1)
 
 
-def test_how_rows_stand_is_forgotten_with_them() -> None:
+def test_match_counts_expire_with_their_rows() -> None:
     tables = {
         name: TimedTable([([("a", at % 7, at * 1_000 + n) for n in range(20)], at * 1_000) for at in range(30)])
         for name in ("t", "u")
     }
     kept, _ = ran(QUERIES[4], tables, parallelism=1, config=TTL)
     rows = [stored_rows(manifest, LEFT_PARTNERS) for manifest in kept.manifests]
-    assert 0 < max(rows) < 150, rows  # of 600 bids that came
+    assert 0 < max(rows) < 150, rows  # of 600 bids that arrived

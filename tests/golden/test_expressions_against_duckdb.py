@@ -1,7 +1,7 @@
-"""Random WHERE and SELECT over whole numbers, truths and text give what DuckDB gives.
+"""Random WHERE and SELECT over integers, booleans and text match DuckDB.
 
-Only what both define alike: sums of small numbers (theirs raise where ours wrap around), comparisons, three-valued
-logic, CASE, COALESCE, IN, NULLIF, IS DISTINCT FROM. Both get the same SQL text.
+Only features that both define alike: sums of small numbers (DuckDB raises where ours wrap around), comparisons,
+three-valued logic, CASE, COALESCE, IN, NULLIF, IS DISTINCT FROM. Both get the same SQL text.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def columns_of(seed: int) -> dict[str, pa.Array]:
 
 
 @pytest.mark.parametrize("start", range(0, 300, 100))
-def test_where_and_select_give_what_duckdb_gives(start: int) -> None:
+def test_where_and_select_match_duckdb(start: int) -> None:
     scope, session = Scope((NamedSource(FIELDS),)), PlannerSession()
     connection = duckdb.connect()
     for seed in range(start, start + 100):

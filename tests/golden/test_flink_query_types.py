@@ -1,6 +1,6 @@
-"""Names, types and time attributes of columns are those of Flink 2.3, which was asked; what it refuses is refused.
+"""Names, types and time attributes of columns match Flink 2.3, and queries that it rejects are rejected.
 
-The answers stand in fixtures/planner/flink_query_types.json: the columns of each query, or null where Flink said no.
+Flink's answers are in fixtures/planner/flink_query_types.json: the columns of each query, or null if Flink rejects it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ANSWERS = json.loads((Path(__file__).parent.parent / "fixtures" / "planner" / "f
 
 
 def columns(query: str) -> list[str] | None:
-    """The columns as Flink shows them; None where the query is refused."""
+    """The columns as Flink shows them; None if the query is rejected."""
     session = PlannerSession()
     for table in ANSWERS["tables"]:
         run(parse_statement(table), session)
@@ -32,5 +32,5 @@ def columns(query: str) -> list[str] | None:
 
 
 @pytest.mark.parametrize("query", ANSWERS["queries"])
-def test_columns_are_those_flink_gives(query: str) -> None:
+def test_columns_match_flinks(query: str) -> None:
     assert columns(query) == ANSWERS["queries"][query]

@@ -1,7 +1,7 @@
-"""Segments whose checksums hold and whose content lies: whoever can write a store can make them.
+"""Segments with valid checksums and invalid content, which anyone with write access to a store can make.
 
-A reader, a query and `verify` say that the file is damaged; none of them ends with an error of Python's, or at all:
-Arrow ends the process when it is led beyond its memory.
+A reader, a query and `verify` report the file as damaged; none of them fails with a Python error, or crashes the
+process, as Arrow does on an out-of-bounds offset.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def segment(whole: Path) -> Iterator[Path]:
-    """A segment of the state `typed`, which is put back afterwards."""
+    """A segment of the state `typed`, which is restored afterwards."""
     (file,) = whole.glob("segments/keeper/typed/000000000001-*.arrow")
     content = file.read_bytes()
     yield file
@@ -47,7 +47,7 @@ def segment(whole: Path) -> Iterator[Path]:
 
 
 def forge(file: Path, change: Callable[[Document, bytearray], None]) -> None:
-    """Change the footer, or bytes of chunks, and make all checksums right again."""
+    """Change the footer, or bytes of chunks, and recompute all checksums."""
     data = bytearray(file.read_bytes())
     at = data.rfind(OPENING)
     document, size = json.JSONDecoder().raw_decode(data[at:].decode("latin-1"))
@@ -73,18 +73,18 @@ TOP = ("state", "epoch", "groups", "layout", "rows", "head_crc32")
 
 
 @pytest.mark.parametrize("part", TOP)
-def test_a_footer_that_has_something_else_in_a_place_is_damaged(part: str, whole: Path, segment: Path) -> None:
+def test_a_footer_with_a_wrong_value_is_damaged(part: str, whole: Path, segment: Path) -> None:
     content = segment.read_bytes()
     for odd in ODD:
         if part == "state" and isinstance(odd, str):
-            continue  # a name like any other
+            continue  # a valid name
         forge(segment, lambda document, _, odd=odd: document.update({part: odd}))  # type: ignore[misc]
         assert_damaged(whole)
         segment.write_bytes(content)
 
 
 @pytest.mark.parametrize("place", [2, 3, 4, 5])
-def test_an_entry_of_a_chunk_that_is_none_is_damaged(place: int, whole: Path, segment: Path) -> None:
+def test_an_invalid_chunk_entry_is_damaged(place: int, whole: Path, segment: Path) -> None:
     content = segment.read_bytes()
     for odd in (None, "x", 1.5, -1, []):
         forge(segment, lambda document, _, odd=odd: document["chunks"][0].__setitem__(place, odd))  # type: ignore[misc]
@@ -93,7 +93,7 @@ def test_an_entry_of_a_chunk_that_is_none_is_damaged(place: int, whole: Path, se
 
 
 @pytest.mark.parametrize("part", ["key", "sub", "value", "pickled", "due", "ttl", "max_parallelism"])
-def test_a_footer_that_tells_of_other_columns_than_there_are_is_damaged(part: str, whole: Path, segment: Path) -> None:
+def test_a_footer_with_other_columns_than_the_data_is_damaged(part: str, whole: Path, segment: Path) -> None:
     content = segment.read_bytes()
     for odd in ("x", True, 7.5):
         forge(segment, lambda document, _, odd=odd: document["layout"].update({part: odd}))  # type: ignore[misc]
@@ -101,7 +101,7 @@ def test_a_footer_that_tells_of_other_columns_than_there_are_is_damaged(part: st
         segment.write_bytes(content)
 
 
-def test_a_text_that_lies_beyond_memory_is_damage_and_not_the_end_of_the_process(whole: Path, segment: Path) -> None:
+def test_an_out_of_bounds_text_is_damage_and_does_not_crash_the_process(whole: Path, segment: Path) -> None:
     def point_beyond(document: Document, data: bytearray) -> None:
         offset, length = document["chunks"][0][:2]
         chunk = pa.py_buffer(bytes(data[offset : offset + length]))
@@ -114,7 +114,7 @@ def test_a_text_that_lies_beyond_memory_is_damage_and_not_the_end_of_the_process
     assert_damaged(whole)
 
 
-def test_a_chunk_that_brings_a_schema_of_its_own_is_damaged(whole: Path, segment: Path) -> None:
+def test_a_chunk_with_a_schema_of_its_own_is_damaged(whole: Path, segment: Path) -> None:
     def rename(document: Document, data: bytearray) -> None:
         offset, length = document["chunks"][0][:2]
         at = data.index(b"rest", offset, offset + length)
@@ -126,7 +126,7 @@ def test_a_chunk_that_brings_a_schema_of_its_own_is_damaged(whole: Path, segment
 
 
 @pytest.mark.parametrize("lie", ["beyond memory", "no Arrow", "no column"])
-def test_an_operator_list_that_lies_is_damaged(lie: str) -> None:
+def test_an_inconsistent_operator_list_is_damaged(lie: str) -> None:
     columns = {"item": pa.array(["a", "b"])} if lie != "no column" else {}
     batch = pa.RecordBatch.from_pydict(columns)
     sink = pa.BufferOutputStream()
@@ -142,7 +142,7 @@ def test_an_operator_list_that_lies_is_damaged(lie: str) -> None:
         column_of([(entry, Slice(0, 0, 2))], open_store("memory://test-forged-lists"), "list 'buffer'")
 
 
-def test_a_column_of_keys_in_a_time_zone_that_nobody_knows_is_refused(whole: Path) -> None:
+def test_a_key_column_with_an_unknown_time_zone_is_rejected(whole: Path) -> None:
     times = pa.array([1], pa.timestamp("s", tz="Mars/Phobos"))
     with pytest.raises(KeyTypeError, match="Mars/Phobos"):
         query.open(str(whole), allow_undeclared=True).newest().get_columns(("by name", "result"), times)

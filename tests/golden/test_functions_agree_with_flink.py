@@ -1,7 +1,7 @@
-"""Every SQL expression of tests/sql_cases gives what Flink 2.3 gave, in type and value, or differs for a reason.
+"""Every SQL expression of tests/sql_cases matches Flink 2.3 in type and value, or is a listed difference.
 
-Flink's answers stand in tests/fixtures/sql (`make sql-oracle` asks it anew); no Flink is needed here. A difference must
-be named in tests/sql_cases/differences.toml; one that is named there but no longer found fails, too.
+Flink's answers are in tests/fixtures/sql (`make sql-oracle` regenerates them); no Flink is needed here. A difference
+must be listed in tests/sql_cases/differences.toml; a listed one that no longer occurs fails too.
 """
 
 from __future__ import annotations
@@ -36,9 +36,7 @@ def all_comparisons() -> dict[str, list[sql_agreement.Comparison]]:
 
 
 @pytest.mark.parametrize("family", sql_agreement.families())
-def test_expressions_give_what_flink_gives(
-    family: str, all_comparisons: dict[str, list[sql_agreement.Comparison]]
-) -> None:
+def test_expressions_match_flink(family: str, all_comparisons: dict[str, list[sql_agreement.Comparison]]) -> None:
     found = all_comparisons[family]
     wrong = [each for each in found if not each.agrees and each.reason is None]
     agreed = sum(each.agrees for each in found)
@@ -46,7 +44,7 @@ def test_expressions_give_what_flink_gives(
     assert not wrong, f"{len(wrong)} of {len(found)} differ:\n" + "\n".join(str(each) for each in wrong[:40])
 
 
-def test_every_known_difference_is_still_one(
+def test_every_listed_difference_still_occurs(
     all_comparisons: dict[str, list[sql_agreement.Comparison]],
 ) -> None:
     found = {each.reason for family in all_comparisons.values() for each in family if each.reason is not None}

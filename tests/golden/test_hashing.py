@@ -1,4 +1,4 @@
-"""Columns hash as their values do one by one, and both as published figures of Spark say."""
+"""Columns hash like their values one by one, and both match Spark's published figures."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ SCALARS: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
 
 @st.composite
 def typed_columns(draw: st.DrawFn, depth: int = 2) -> tuple[pa.DataType, st.SearchStrategy[Any]]:
-    """A type and the values it holds, nulls among them."""
+    """A type and the values of a column, nulls included."""
     shape = draw(st.sampled_from(["scalar"] * 3 + ["list", "pair", "struct"])) if depth else "scalar"
     if shape == "scalar":
         kind, values = draw(st.sampled_from(SCALARS))
@@ -78,7 +78,7 @@ def columns(draw: st.DrawFn) -> Column:
 @given(columns(), st.integers(-(2**63), 2**63 - 1), st.integers(0, 3))
 @example((pa.float64(), [0.0, -0.0, math.nan, math.inf]), 42, 0)
 @settings(max_examples=400, deadline=None)
-def test_a_column_hashes_as_its_values_do_one_by_one(column: Column, seed: int, cut: int) -> None:
+def test_a_column_hashes_like_its_values_one_by_one(column: Column, seed: int, cut: int) -> None:
     kind, values = column
     expected = [hash_value(value, kind, seed) for value in values]
     array = pa.array(values, kind)
@@ -88,7 +88,7 @@ def test_a_column_hashes_as_its_values_do_one_by_one(column: Column, seed: int, 
 
 @given(columns())
 @settings(max_examples=40, deadline=None)
-def test_more_rows_than_are_hashed_at_once_hash_the_same(column: Column) -> None:
+def test_more_rows_than_one_hash_batch_hash_the_same(column: Column) -> None:
     kind, values = column
     times = 40_000 // len(values)
     array = pa.concat_arrays([pa.array(values, kind)] * times)
@@ -129,7 +129,7 @@ def test_null_keeps_the_seed_of_its_row() -> None:
         assert xxhash64_column(pa.array([None] * 3, kind), seeds).tolist() == [1, -2, 3]
 
 
-def test_zeros_are_one_and_all_nans_are_one() -> None:
+def test_zeros_hash_alike_and_all_nans_hash_alike() -> None:
     payload_nan = struct.unpack("<d", struct.pack("<Q", 0xFFF0000000000123))[0]
     for kind in (pa.float32(), pa.float64()):
         zero, minus_zero = xxhash64_column(pa.array([0.0, -0.0], kind))
@@ -148,7 +148,7 @@ def test_finer_and_coarser_time_units_hash_as_microseconds() -> None:
         assert xxhash64_column(pa.array([dt.time(12)], kind)) == noon
 
 
-def test_a_dictionary_hashes_as_what_it_stands_for() -> None:
+def test_a_dictionary_column_hashes_like_its_values() -> None:
     plain = pa.array(["a", None, "b", "a"])
     assert xxhash64_column(plain.dictionary_encode()).tolist() == xxhash64_column(plain).tolist()
 
@@ -159,7 +159,7 @@ def test_an_empty_column_has_no_hashes() -> None:
 
 
 @pytest.mark.parametrize("kind", [pa.uint64(), pa.decimal256(50, 2)], ids=str)
-def test_a_type_spark_cannot_hash_is_refused_by_name(kind: pa.DataType) -> None:
+def test_a_type_spark_cannot_hash_is_rejected_by_name(kind: pa.DataType) -> None:
     values = {"uint64": 1}.get(str(kind).split("<")[0], decimal.Decimal(1))
     with pytest.raises(ProgramError, match=f"Arrow type {str(kind).split('(')[0].split('<')[0]}"):
         xxhash64_column(pa.array([values], kind))

@@ -1,5 +1,6 @@
-"""Interval joins, through the public API, held against the slow reference on random programs and input: out of order,
-late, cut into epochs anywhere, at any parallelism, through a crash."""
+"""Interval joins, through the public API, compared with the slow reference on random programs and input: out of order,
+late, cut into epochs anywhere, at any parallelism, through a crash.
+"""
 
 from __future__ import annotations
 
@@ -47,14 +48,14 @@ class Program:
 
     @property
     def bounds_ms(self) -> tuple[int, int]:
-        """As they are given; the interval that is meant leaves out what is exclusive."""
+        """As passed to the API; the effective interval leaves out exclusive bounds."""
         lower_ms, upper_ms = self.lower_ms, self.lower_ms + self.length_ms
         return lower_ms - self.exclusive[0], upper_ms + self.exclusive[1]
 
 
 @dataclass(frozen=True)
 class Part:
-    """What comes in one epoch on one side, and its watermark after."""
+    """The input of one side in one epoch, and its watermark after."""
 
     records: tuple[Record, ...]
     watermark: int
@@ -81,7 +82,7 @@ def programs(draw: st.DrawFn) -> Program:
 
 @st.composite
 def sides(draw: st.DrawFn) -> tuple[list[Part], list[Part]]:
-    """Both sides in as many epochs, out of order, some records late; watermarks that only rise."""
+    """Both sides in the same number of epochs, out of order, some records late; watermarks only rise."""
     both: tuple[list[Part], list[Part]] = ([], [])
     number, watermarks = 0, [0, 0]
     for _ in range(draw(st.integers(1, 6))):
@@ -126,7 +127,7 @@ def joined(streams: list[DataStream], program: Program) -> DataStream:
 
 
 def check(program: Program, both: tuple[list[Part], list[Part]], crash: tuple[int, int, int] | None) -> None:
-    """Run the program, and hold all it gives out against the reference."""
+    """Run the program, and compare its whole output with the reference."""
     out, late = Collect(), (Collect(), Collect())
     env = StreamExecutionEnvironment()
     strategy = WatermarkStrategy.no_watermarks().with_timestamp_assigner(lambda record, _: record[2])
@@ -149,7 +150,7 @@ def check(program: Program, both: tuple[list[Part], list[Part]], crash: tuple[in
     assert Counter((found.epoch, found.value, found.timestamp) for found in result.of(out)) == expected
     assert Counter(record[1] for record in result[late[0]]) == Counter(reference.late_left)
     assert Counter(record[1] for record in result[late[1]]) == Counter(reference.late_right)
-    # All that was kept is forgotten when event time has come to its end.
+    # All stored rows expire when event time ends.
     assert not any(
         account["tables"]
         for uid, state in result.manifests[-1].states.items()
@@ -160,15 +161,15 @@ def check(program: Program, both: tuple[list[Part], list[Part]], crash: tuple[in
 
 @settings(deadline=None)
 @given(program=programs(), both=sides(), crash=CRASHES)
-def test_an_interval_join_gives_the_pairs_of_the_reference(
+def test_an_interval_join_matches_the_reference(
     program: Program, both: tuple[list[Part], list[Part]], crash: tuple[int, int, int] | None
 ) -> None:
     check(program, both, crash)
 
 
 @pytest.fixture(scope="module")
-def _small_pieces_and_looked_up_keys() -> Iterable[None]:
-    """Stored rows are looked up by key however few there are, and pairs come three at a time."""
+def _small_batches_and_key_lookups() -> Iterable[None]:
+    """Stored rows are always looked up by key, and pairs are emitted three at a time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(buffer, "_ROWS_PER_LOOKUP", 0)
         for operator in (interval_join.ProcessJoinOperator, interval_join.ProjectedJoinOperator):
@@ -176,10 +177,10 @@ def _small_pieces_and_looked_up_keys() -> Iterable[None]:
         yield
 
 
-@pytest.mark.usefixtures("_small_pieces_and_looked_up_keys")
+@pytest.mark.usefixtures("_small_batches_and_key_lookups")
 @settings(deadline=None)
 @given(program=programs(), both=sides(), crash=CRASHES)
-def test_looking_keys_up_and_working_in_small_pieces_makes_no_difference(
+def test_key_lookups_and_small_batches_do_not_change_results(
     program: Program, both: tuple[list[Part], list[Part]], crash: tuple[int, int, int] | None
 ) -> None:
     check(program, both, crash)

@@ -1,4 +1,4 @@
-"""One key is one key wherever keys are hashed, numbered, compared, stored and settled, nested ones too."""
+"""Key equality is the same wherever keys are hashed, numbered, compared, stored and consolidated, also if nested."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SETTING = TableSetting("t", 1, 0, "n", ALL.groups, 0, SEGMENTS, decode_key=decod
 
 
 def numbers(keys: list[Any]) -> list[int]:
-    """The number of each key's identity, by order of appearance."""
+    """The number of each key's identity, by first occurrence."""
     seen: dict[Any, int] = {}
     return [seen.setdefault(identity(key), len(seen)) for key in keys]
 
@@ -55,7 +55,7 @@ def _numbers_by_column(column: KeyColumn) -> list[int]:
 
 @given(BATCHES)
 @settings(max_examples=400, deadline=None)
-def test_equal_keys_and_only_they_have_one_number_however_they_are_numbered(drawn: Given) -> None:
+def test_keys_share_a_number_exactly_if_they_are_equal(drawn: Given) -> None:
     key_type, keys = drawn
     expected = numbers(keys)
     column = key_column(keys, key_type)
@@ -63,13 +63,13 @@ def test_equal_keys_and_only_they_have_one_number_however_they_are_numbered(draw
     assert renumbered(key_numbers([column.array])[0]) == expected
     gathered = GatheredKeys.of_values(settled_keys(keys, key_type, decode_key), key_type)
     assert gathered.codes is not None and renumbered(gathered.codes) == expected
-    # Unequal ones may share a hash, as a value and a tuple of it do in Spark.
+    # Unequal keys may share a hash, as a value and a 1-tuple of it do in Spark.
     assert len(set(zip(expected, column.hashes.tolist(), strict=True))) == len(set(expected))
 
 
 @given(BATCHES)
 @settings(max_examples=300, deadline=None)
-def test_a_key_hashes_and_routes_as_the_reference_says_and_as_any_equal_one(drawn: Given) -> None:
+def test_a_key_hashes_and_routes_like_the_reference_and_any_equal_key(drawn: Given) -> None:
     key_type, keys = drawn
     column = key_column(keys, key_type)
     settled = key_column(settled_keys(keys, key_type, decode_key), key_type)
@@ -83,7 +83,7 @@ def test_a_key_hashes_and_routes_as_the_reference_says_and_as_any_equal_one(draw
 
 @given(BATCHES, st.randoms(use_true_random=False))
 @settings(max_examples=300, deadline=None)
-def test_a_settled_key_is_the_one_that_the_store_gives_back(drawn: Given, chance: Any) -> None:
+def test_a_normalised_key_is_the_one_that_the_store_returns(drawn: Given, chance: Any) -> None:
     key_type, keys = drawn
     settled = settled_keys(keys, key_type, decode_key)
     table = StateTable("t", key_type, 128, None)
@@ -100,7 +100,7 @@ def test_a_settled_key_is_the_one_that_the_store_gives_back(drawn: Given, chance
 
 @given(BATCHES)
 @settings(max_examples=300, deadline=None)
-def test_the_last_of_equal_keys_stands_in_a_table(drawn: Given) -> None:
+def test_the_last_row_of_equal_keys_wins_in_a_table(drawn: Given) -> None:
     key_type, keys = drawn
     column = key_column(keys, key_type)
     stored_type = None if column.array.type == pa.binary() else column.array.type
@@ -113,8 +113,8 @@ def test_the_last_of_equal_keys_stands_in_a_table(drawn: Given) -> None:
 
 @given(TYPED_BATCHES)
 @settings(max_examples=200, deadline=None)
-def test_columns_that_were_never_normalised_are_compared_by_the_same_rule(drawn: Given) -> None:
-    """As stores have them that older releases wrote."""
+def test_unnormalised_columns_are_compared_by_the_same_rule(drawn: Given) -> None:
+    """As in stores written by older releases."""
     key_type, keys = drawn
     column = key_column(keys, key_type)
     rows = np.arange(len(keys)).repeat(len(keys))
@@ -126,7 +126,7 @@ def test_columns_that_were_never_normalised_are_compared_by_the_same_rule(drawn:
 
 @given(st.lists(st.none() | NANS | st.sampled_from([0.0, -0.0, 1.5]), max_size=12), st.sampled_from([4, 8]))
 @settings(max_examples=200, deadline=None)
-def test_a_normalised_column_has_one_bit_pattern_per_key_and_the_hashes_it_had(floats: list[Any], width: int) -> None:
+def test_a_normalised_column_has_one_bit_pattern_per_key_and_unchanged_hashes(floats: list[Any], width: int) -> None:
     kind = pa.float64() if width == 8 else pa.float32()
     raw = pa.array(floats, kind)
     nested = pa.StructArray.from_arrays([raw, pa.array([[f] for f in floats], pa.list_(kind))], names=["a", "b"])
@@ -142,9 +142,9 @@ def test_a_normalised_column_has_one_bit_pattern_per_key_and_the_hashes_it_had(f
 
 @given(st.lists(KEYS, min_size=1, max_size=10))
 @settings(max_examples=300, deadline=None)
-def test_equal_keys_of_a_map_without_a_type_are_one_in_memory_and_one_in_the_store(keys: list[Any]) -> None:
+def test_equal_untyped_map_keys_are_one_in_memory_and_in_the_store(keys: list[Any]) -> None:
     codec = task_map_keys(None, "the map keys of a test")
-    # A map keeps what it was given but for numbers: a row stays a row, a named tuple one of its class.
+    # A map stores keys unchanged except for numbers: a row stays a row, a named tuple one of its class.
     shapes = [repr(_shape(key)) for key in keys]
     expected = renumbered(zip(shapes, map(identity, keys), strict=True))
     settled = list(map(codec.settle, keys))
@@ -157,7 +157,7 @@ def test_equal_keys_of_a_map_without_a_type_are_one_in_memory_and_one_in_the_sto
 
 
 def _shape(key: Any) -> Any:
-    """The classes that a key is made of."""
+    """The classes of a key's parts."""
     if isinstance(key, Row):
         return key._fields, [_shape(part) for part in key]
     if isinstance(key, Account):

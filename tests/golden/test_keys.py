@@ -1,4 +1,4 @@
-"""Keys: what is one key, where it goes, and what cannot be one."""
+"""Keys: equality, routing to key groups, and values that are rejected as keys."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ SCALAR_KEYS = st.one_of(
     st.sampled_from([*Color, Size.SMALL, Lane.LEFT, "left", Access.READ | Access.WRITE, UserId(1), OrderId(1)]),
     st.builds(Instant, st.integers(-5, 5), st.integers(0, 9)),
 )
-# Apart, because numpy's == with a tuple gives an array.
+# Compared separately, because numpy's == with a tuple gives an array.
 NUMPY_KEYS = st.integers(-9, 9).map(np.int16) | st.floats(width=32).map(np.float32) | st.booleans().map(np.bool_)
 KEYS = st.recursive(
     SCALAR_KEYS,
@@ -103,7 +103,7 @@ KEYS = st.recursive(
 
 
 def hashes(*keys: Any) -> list[int]:
-    """Each key's hash, in a batch of its own and then in one of all: the two must agree."""
+    """Each key's hash, alone and in a batch of all keys: the two must agree."""
     alone = [int(key_column([key], None).hashes[0]) for key in keys]
     assert key_column(list(keys), None).hashes.tolist() == alone
     return alone
@@ -111,13 +111,13 @@ def hashes(*keys: Any) -> list[int]:
 
 @given(st.lists(KEYS | NUMPY_KEYS, max_size=12))
 @settings(max_examples=300, deadline=None)
-def test_a_batch_of_any_keys_hashes_as_its_keys_do_one_by_one(keys: list[Any]) -> None:
+def test_a_batch_of_mixed_keys_hashes_like_its_keys_one_by_one(keys: list[Any]) -> None:
     assert key_column(keys, None).hashes.tolist() == [canonical_hash(key) for key in keys]
 
 
 @given(st.data())
 @settings(max_examples=300, deadline=None)
-def test_a_batch_of_one_kind_hashes_as_its_keys_do_one_by_one(data: st.DataObject) -> None:
+def test_a_batch_of_one_type_hashes_like_its_keys_one_by_one(data: st.DataObject) -> None:
     kinds = [
         st.integers(),
         st.floats(),
@@ -132,7 +132,7 @@ def test_a_batch_of_one_kind_hashes_as_its_keys_do_one_by_one(data: st.DataObjec
 
 @given(KEYS, KEYS)
 @settings(max_examples=300, deadline=None)
-def test_equal_values_are_one_key_and_only_they(left: Any, right: Any) -> None:
+def test_values_are_one_key_exactly_if_they_are_equal(left: Any, right: Any) -> None:
     same = canonical_bytes(left) == canonical_bytes(right)
     if left == right:
         assert same and canonical_hash(left) == canonical_hash(right)
@@ -162,7 +162,7 @@ def test_equal_values_are_one_key_and_only_they(left: Any, right: Any) -> None:
     ],
     ids=lambda keys: repr(keys[0]),
 )
-def test_values_that_python_calls_equal_are_one_key(one_key: tuple[Any, ...]) -> None:
+def test_values_that_compare_equal_in_python_are_one_key(one_key: tuple[Any, ...]) -> None:
     assert len(set(hashes(*one_key))) == 1
     assert len(set(key_column(list(one_key), None).array.to_pylist())) == 1
 
@@ -177,7 +177,7 @@ def test_values_that_differ_in_class_are_different_keys() -> None:
     assert len({canonical_bytes(key) for key in different}) == len(different)
 
 
-def test_untyped_keys_hash_as_spark_hashes_their_natural_column() -> None:
+def test_untyped_keys_hash_like_their_natural_column_in_spark() -> None:
     assert hashes(1) == xxhash64_column(pa.array([1], pa.int64())).tolist()
     assert hashes(1.5) == xxhash64_column(pa.array([1.5], pa.float64())).tolist()
     assert hashes("å", b"x", None)[:1] == xxhash64_column(pa.array(["å"])).tolist()
@@ -205,7 +205,7 @@ def test_untyped_keys_hash_as_spark_hashes_their_natural_column() -> None:
     ],
     ids=lambda part: type(part).__name__,
 )
-def test_a_value_that_cannot_be_found_again_is_refused_with_what_to_use(key: Any, advice: str) -> None:
+def test_a_value_without_stable_equality_is_rejected_as_a_key_with_an_alternative(key: Any, advice: str) -> None:
     for batch in ([key], ["a", key], [(1, key)], [(1, "a"), (1, key)]):
         with pytest.raises(ProgramError, match=advice):
             key_column(batch, None)
@@ -224,7 +224,7 @@ def test_keys_are_the_same_in_another_process() -> None:
     assert printed.stdout.strip() == str(key_column(["a", 1, (b"x", None), Color.RED], None).hashes.tolist())
 
 
-def test_a_declared_type_hashes_as_spark_hashes_its_column() -> None:
+def test_a_declared_type_hashes_like_its_column_in_spark() -> None:
     assert key_column([1], Types.INT()).hashes.tolist() == xxhash64_column(pa.array([1], pa.int32())).tolist()
     assert key_column([1], Types.LONG()).hashes.tolist() == hashes(1)
     assert key_column([1], Types.INT()).hashes.tolist() != hashes(1)
@@ -251,7 +251,7 @@ def test_a_declared_float_has_one_zero_at_any_depth() -> None:
     assert str(keys.array[0]) == str(keys.array[1]) and keys.array[2].as_py() is None
 
 
-def test_declared_decimals_and_pickled_fields_are_told_apart_by_value() -> None:
+def test_declared_decimals_and_pickled_fields_are_compared_by_value() -> None:
     first, second = key_column([decimal.Decimal("1.0"), decimal.Decimal("1.00")], Types.BIG_DEC()).hashes
     assert first == second == hashes(1)[0]
     pair = Types.TUPLE([Types.STRING(), Types.PICKLED_BYTE_ARRAY()])
@@ -259,7 +259,7 @@ def test_declared_decimals_and_pickled_fields_are_told_apart_by_value() -> None:
     assert key_column([True], Types.PICKLED_BYTE_ARRAY()).hashes.tolist() == hashes(1)
 
 
-def test_a_declared_map_is_refused_and_a_value_of_another_type_is_named() -> None:
+def test_a_declared_map_is_rejected_and_a_value_of_another_type_is_reported() -> None:
     with pytest.raises(ProgramError, match="map<string, int64"):
         key_column([{"a": 1}], Types.MAP(Types.STRING(), Types.LONG()))
     with pytest.raises(TypeMismatchError, match="'x'"):
@@ -271,8 +271,10 @@ def test_the_type_of_an_untyped_key_column_does_not_depend_on_the_batch() -> Non
 
 
 @given(st.integers(1, 300), st.integers(1, 300), st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1))
-@settings(deadline=None)  # no test asserts on the speed of the machine
-def test_a_key_goes_to_the_partition_that_owns_its_group(parallelism: int, extra: int, values: list[int]) -> None:
+@settings(deadline=None)  # speed is not asserted
+def test_a_key_is_routed_to_the_subtask_that_owns_its_key_group(
+    parallelism: int, extra: int, values: list[int]
+) -> None:
     max_parallelism = parallelism + extra - 1
     keys = key_column(values, None)
     ranges = [key_group_range(partition, parallelism, max_parallelism) for partition in range(parallelism)]
@@ -284,14 +286,14 @@ def test_a_key_goes_to_the_partition_that_owns_its_group(parallelism: int, extra
 
 
 @pytest.mark.parametrize(("parallelism", "max_parallelism"), [(0, 128), (129, 128), (1, 0), (1, 32_769)])
-def test_a_parallelism_that_cannot_be_is_refused(parallelism: int, max_parallelism: int) -> None:
+def test_an_invalid_parallelism_is_rejected(parallelism: int, max_parallelism: int) -> None:
     with pytest.raises(ConfigurationError, match=r"pipeline.max-parallelism|parallelism.default"):
         key_column([1], None).partitions(parallelism, max_parallelism)
 
 
 @given(KEYS)
 @settings(max_examples=400, deadline=None)
-def test_a_key_comes_back_from_its_bytes_as_one_that_is_the_same_key(key: Any) -> None:
+def test_a_key_decodes_from_its_bytes_to_an_equal_key(key: Any) -> None:
     data = canonical_bytes(key)
     back = decode(data)
     assert canonical_bytes(back) == data
@@ -303,16 +305,16 @@ def test_a_key_comes_back_from_its_bytes_as_one_that_is_the_same_key(key: Any) -
     [1, "a", b"a", None, 0.5, (1, ("a", None)), Color.RED, Access.READ | Access.WRITE, OrderId(7), uuid.UUID(int=5)],
     ids=repr,
 )
-def test_a_simple_key_comes_back_as_it_was(key: Any) -> None:
+def test_a_simple_key_decodes_unchanged(key: Any) -> None:
     back = decode(canonical_bytes(key))
     assert back == key and type(back) is type(key)
 
 
-def test_a_field_that_is_no_part_of_the_key_comes_back_as_its_default() -> None:
+def test_a_field_excluded_from_the_key_decodes_to_its_default() -> None:
     assert decode(canonical_bytes(UserId(1, "a note"))).note == ""
 
 
-def test_a_class_that_cannot_be_imported_is_found_while_it_is_alive() -> None:
+def test_a_class_that_cannot_be_imported_is_resolved_while_it_is_alive() -> None:
     @dataclasses.dataclass(frozen=True)
     class Local:
         number: int
@@ -320,7 +322,7 @@ def test_a_class_that_cannot_be_imported_is_found_while_it_is_alive() -> None:
     assert decode(canonical_bytes(Local(3))) == Local(3)
 
 
-def test_a_class_that_is_gone_and_bytes_that_are_no_key_are_errors_that_say_so() -> None:
+def test_a_missing_class_and_invalid_key_bytes_are_reported() -> None:
     data = canonical_bytes(OrderId(1)).replace(b"OrderId", b"OtherId")
     with pytest.raises(ProgramError, match=r"class OtherId of module .*Move the class back"):
         decode(data)

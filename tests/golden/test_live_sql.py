@@ -1,4 +1,4 @@
-"""Tables of jobs are asked in SQL: by key, whole, several at one epoch, and as they were."""
+"""SQL over tables of jobs: point lookups, scans, several tables at one epoch, and earlier epochs."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def t_env(tmp_path: Path) -> Iterator[TableEnvironment]:
         yield env
 
 
-def kept(env: TableEnvironment) -> str:
-    """Run a job to its end that keeps two tables; its name."""
+def run_job_with_tables(env: TableEnvironment) -> str:
+    """Run a job with two queryable tables to its end; returns its name."""
     env.execute_sql(
         "CREATE TABLE counts (k BIGINT NOT NULL, c BIGINT, s BIGINT, PRIMARY KEY (k) NOT ENFORCED) "
         "WITH ('connector' = 'state')"
@@ -59,8 +59,8 @@ def kept(env: TableEnvironment) -> str:
 COUNTS = sorted((k, len([n for n in range(1, LAST + 1) if n % 7 == k])) for k in range(7))
 
 
-def test_a_table_that_a_job_keeps_is_asked_like_any_table(t_env: TableEnvironment) -> None:
-    kept(t_env)
+def test_a_jobs_table_is_queried_like_any_table(t_env: TableEnvironment) -> None:
+    run_job_with_tables(t_env)
     assert rows(t_env, "SELECT k, c FROM counts") == COUNTS
     assert rows(t_env, "SELECT k FROM counts WHERE c > 57") == [(1,)]
     assert rows(t_env, "SELECT odd, c FROM parities") == [(False, LAST // 2), (True, LAST // 2)]
@@ -72,7 +72,7 @@ def test_a_table_that_a_job_keeps_is_asked_like_any_table(t_env: TableEnvironmen
 def test_a_job_is_named_before_its_table_in_the_session_and_in_a_catalog_of_jobs(
     t_env: TableEnvironment, tmp_path: Path
 ) -> None:
-    job = kept(t_env)
+    job = run_job_with_tables(t_env)
     assert rows(t_env, f"SELECT k, c FROM {job}.counts") == COUNTS
     t_env.execute_sql(f"CREATE CATALOG live WITH ('type' = 'jobs', 'stores' = '{tmp_path}')")
     assert rows(t_env, f"SELECT k, c FROM live.{job}.counts") == COUNTS
@@ -83,10 +83,10 @@ def test_a_job_is_named_before_its_table_in_the_session_and_in_a_catalog_of_jobs
         assert rows(other, f"SELECT k, c FROM {job}.counts WHERE k IN (1, 2)") == COUNTS[1:3]
 
 
-def test_a_filter_of_the_primary_key_reads_these_keys_and_no_others(
+def test_a_primary_key_filter_reads_only_the_matching_keys(
     t_env: TableEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept(t_env)
+    run_job_with_tables(t_env)
 
     def refuse(*_: object) -> pa.Table:
         raise AssertionError("the whole table was read")
@@ -100,10 +100,8 @@ def test_a_filter_of_the_primary_key_reads_these_keys_and_no_others(
         rows(t_env, "SELECT k FROM counts WHERE k > 3")
 
 
-def test_every_retained_epoch_can_be_asked_and_its_tables_belong_together(
-    t_env: TableEnvironment, tmp_path: Path
-) -> None:
-    kept(t_env)
+def test_every_retained_epoch_can_be_queried_with_consistent_tables(t_env: TableEnvironment, tmp_path: Path) -> None:
+    run_job_with_tables(t_env)
     view = query.open(str(tmp_path / "store"))
     sums = []
     for epoch in view.epochs():
@@ -122,12 +120,12 @@ def test_every_retained_epoch_can_be_asked_and_its_tables_belong_together(
     assert sum(grown for _, grown in rows(t_env, both)) == LAST - sums[0]
 
 
-def test_all_moments_of_a_query_are_of_one_clock_and_of_when_it_is_run(
+def test_all_time_functions_of_a_query_read_one_clock_when_it_runs(
     slow: TableEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow.execute_sql(MATERIALIZED)
     eventually(lambda: total(slow), lambda count: count > 50)
-    # Made now and asked later, it means later: as SQL's views do, and Flink's CURRENT_TIMESTAMP.
+    # The time is read when the query runs, not when it is created: as SQL views and Flink's CURRENT_TIMESTAMP do.
     table = slow.sql_query("SELECT SUM(c) FROM totals FOR SYSTEM_TIME AS OF CURRENT_TIMESTAMP")
 
     def summed() -> int:
@@ -144,7 +142,7 @@ def test_all_moments_of_a_query_are_of_one_clock_and_of_when_it_is_run(
         return at(view, epoch=epoch, time=time)
 
     monkeypatch.setattr(query.JobView, "at", noted)
-    # Two moments that were told by the clock one after the other might have a commit between them.
+    # Reading the clock twice might straddle a commit.
     rows(
         slow,
         "SELECT a.c - b.c FROM totals FOR SYSTEM_TIME AS OF CURRENT_TIMESTAMP AS a JOIN "
@@ -155,14 +153,14 @@ def test_all_moments_of_a_query_are_of_one_clock_and_of_when_it_is_run(
 
 
 def test_a_query_over_tables_of_jobs_is_explained(t_env: TableEnvironment) -> None:
-    kept(t_env)
+    run_job_with_tables(t_env)
     [(text,)] = rows(t_env, "EXPLAIN SELECT k FROM counts FOR SYSTEM_TIME AS OF 1 WHERE k = 3")
     assert "where=[(k = 3)]" in text and "counts" in text
     assert t_env.sql_query("SELECT k FROM counts").explain().startswith("== Abstract Syntax Tree ==")
 
 
-def test_a_row_comes_back_to_its_key_when_another_one_of_the_key_goes(t_env: TableEnvironment) -> None:
-    # Two groups share a key of the table: the one that came last stands, until it moves to another key.
+def test_the_previous_row_of_a_key_reappears_when_its_latest_row_is_deleted(t_env: TableEnvironment) -> None:
+    # Two groups share a table key: the latest one is shown until it moves to another key.
     t_env.execute_sql(
         "CREATE TABLE shared (half BIGINT NOT NULL, g BIGINT, PRIMARY KEY (half) NOT ENFORCED) "
         "WITH ('connector' = 'state')"
@@ -174,7 +172,7 @@ def test_a_row_comes_back_to_its_key_when_another_one_of_the_key_goes(t_env: Tab
     assert rows(t_env, "SELECT half, g FROM shared") == [(0, 1), (9, 2)]
 
 
-def test_explain_says_what_becomes_of_the_state_in_the_store(t_env: TableEnvironment) -> None:
+def test_explain_reports_what_happens_to_the_stored_state(t_env: TableEnvironment) -> None:
     t_env.execute_sql("CREATE TABLE sums (k BIGINT, s BIGINT) WITH ('connector' = 'state')")
     insert = "INSERT INTO sums SELECT MOD(n, 7), SUM(n) FROM numbers GROUP BY MOD(n, 7)"
     assert "== State ==" not in t_env.explain_sql(insert)
@@ -188,8 +186,8 @@ def test_explain_says_what_becomes_of_the_state_in_the_store(t_env: TableEnviron
     assert "lost      Table: sums" in changed
 
 
-def test_what_cannot_be_asked_is_told(t_env: TableEnvironment) -> None:
-    kept(t_env)
+def test_unsupported_queries_are_rejected_with_the_reason(t_env: TableEnvironment) -> None:
+    run_job_with_tables(t_env)
     t_env.get_config().set("table.live.rows-max", "3")
     with pytest.raises(ProgramError, match=r"more than 3 rows.*WHERE k = …"):
         rows(t_env, "SELECT * FROM counts")
@@ -235,7 +233,7 @@ def total(env: TableEnvironment, table: str = "totals") -> int:
     return int(rows(env, f"SELECT SUM(c) FROM {table}")[0][0] or 0)
 
 
-def test_a_materialised_table_lives_through_suspension_alteration_and_fork(slow: TableEnvironment) -> None:
+def test_a_materialised_table_survives_suspension_alteration_and_fork(slow: TableEnvironment) -> None:
     slow.execute_sql(MATERIALIZED)
     eventually(lambda: total(slow), lambda count: count > 50)
     slow.execute_sql("ALTER MATERIALIZED TABLE totals SUSPEND")
@@ -247,7 +245,7 @@ def test_a_materialised_table_lives_through_suspension_alteration_and_fork(slow:
         "ALTER MATERIALIZED TABLE totals AS SELECT MOD(n, 5) AS k, COUNT(*) * 2 AS twice, COUNT(*) AS c FROM slow "
         "GROUP BY MOD(n, 5)"
     )
-    assert total(slow) >= asleep  # what was counted is still there
+    assert total(slow) >= asleep  # the counts so far are retained
     doubled = "SELECT SUM(c), SUM(twice), COUNT(twice) FROM totals"
     [(count, twice, _)] = eventually(lambda: rows(slow, doubled), lambda answer: answer[0][2] == 5)
     assert twice == 2 * count and count > asleep
@@ -265,7 +263,7 @@ def test_a_materialised_table_lives_through_suspension_alteration_and_fork(slow:
         rows(slow, "SELECT * FROM totals")
 
 
-def test_an_alteration_that_would_lose_state_is_refused_before_anything_stops(slow: TableEnvironment) -> None:
+def test_an_alteration_that_would_lose_state_is_rejected_before_the_job_stops(slow: TableEnvironment) -> None:
     slow.execute_sql(MATERIALIZED)
     before = eventually(lambda: total(slow), lambda count: count > 50)
     for changed in (
@@ -279,7 +277,7 @@ def test_an_alteration_that_would_lose_state_is_refused_before_anything_stops(sl
             slow.execute_sql(f"ALTER MATERIALIZED TABLE totals AS {changed}")
         [(text,)] = slow.execute_sql(f"EXPLAIN CREATE OR ALTER MATERIALIZED TABLE totals AS {changed}").collect()
         assert "== State ==" in text and any(word in text for word in ("\nlost", "\ndropped"))
-    eventually(lambda: total(slow), lambda count: count > before)  # it has not stopped
+    eventually(lambda: total(slow), lambda count: count > before)  # the job has not stopped
     slow.execute_sql("SET 'table.materialized.on-lost-state' = 'rebuild'")
     slow.execute_sql(
         "ALTER MATERIALIZED TABLE totals AS SELECT MOD(n, 5) AS k, MIN(n) AS c FROM slow GROUP BY MOD(n, 5)"
@@ -289,8 +287,8 @@ def test_an_alteration_that_would_lose_state_is_refused_before_anything_stops(sl
     slow.execute_sql("DROP MATERIALIZED TABLE totals")
 
 
-def test_what_is_kept_before_a_table_by_another_key_is_judged_with_it(slow: TableEnvironment) -> None:
-    # Several groups share a key of the table: their rows are kept before it, with the columns that they have.
+def test_an_alteration_checks_the_state_of_the_upsert_materialiser_too(slow: TableEnvironment) -> None:
+    # Several groups share a table key: the upsert materialiser stores their rows, with their columns.
     shared = "SELECT MAX(MOD(n, 2)) AS half, MOD(n, 5) AS g FROM slow GROUP BY MOD(n, 5)"
     slow.execute_sql(f"CREATE MATERIALIZED TABLE shared (PRIMARY KEY (half) NOT ENFORCED) AS {shared}")
     eventually(lambda: rows(slow, "SELECT half FROM shared"), lambda found: found == [(1,)])
@@ -308,19 +306,19 @@ def test_what_is_kept_before_a_table_by_another_key_is_judged_with_it(slow: Tabl
 ALTERED = MATERIALIZED.replace("CREATE", "CREATE OR ALTER").replace("SELECT MOD", "SELECT COUNT(*) * 2 AS d, MOD")
 
 
-def test_create_or_alter_says_all_of_a_table_and_is_heard_or_refused(slow: TableEnvironment) -> None:
+def test_create_or_alter_replaces_the_whole_definition_or_is_rejected(slow: TableEnvironment) -> None:
     slow.execute_sql(MATERIALIZED)
     eventually(lambda: total(slow), lambda count: count > 0)
-    for words, changed, told in (
+    for words, changed, message in (
         ("KEY (k)", "KEY (c)", r"would get PRIMARY KEY \(c\) instead of \(k\)"),
         ("FRESHNESS", "WITH ('ttl' = '1 h') FRESHNESS", "would get 'ttl' = '1 h' instead of no value"),
         ("AS SELECT", "REFRESH_MODE = FULL AS SELECT", "REFRESH_MODE = FULL is not"),
     ):
         for explain in ("EXPLAIN ", ""):
-            with pytest.raises(SqlError, match=told):
+            with pytest.raises(SqlError, match=message):
                 slow.execute_sql(explain + ALTERED.replace(words, changed))
     assert "twice" not in rows(slow, "SHOW CREATE MATERIALIZED TABLE totals")[0][0]
-    # What can be changed is, and what is not said stays.
+    # Options that can be changed are changed; omitted ones stay.
     slow.execute_sql(
         ALTERED.replace("(PRIMARY KEY (k) NOT ENFORCED)", "COMMENT 'all that''s there'").replace("'1' SEC", "'2' SEC")
     )
@@ -328,12 +326,12 @@ def test_create_or_alter_says_all_of_a_table_and_is_heard_or_refused(slow: Table
     for words in ("PRIMARY KEY (`k`)", "COMMENT 'all that''s there'", "INTERVAL '2' SECOND", "COUNT(*) * 2 AS d"):
         assert words in text
     slow.execute_sql("DROP MATERIALIZED TABLE totals")
-    slow.execute_sql(text)  # what is shown can be run
+    slow.execute_sql(text)  # the output of SHOW CREATE can be run
     assert rows(slow, "SHOW CREATE MATERIALIZED TABLE totals") == [(text,)]
     slow.execute_sql("DROP MATERIALIZED TABLE totals")
 
 
-def test_a_table_that_cannot_be_made_anew_goes_on_as_it_was(
+def test_a_table_whose_replacement_fails_continues_unchanged(
     slow: TableEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow.execute_sql(MATERIALIZED)
@@ -347,7 +345,7 @@ def test_a_table_that_cannot_be_made_anew_goes_on_as_it_was(
         return keep(*arguments)
 
     slow.execute_sql("SET 'parallelism.default' = '-3'")
-    with pytest.raises(MillstreamError, match="found -3"):  # told before anything is stopped
+    with pytest.raises(MillstreamError, match="found -3"):  # reported before anything is stopped
         slow.execute_sql("ALTER MATERIALIZED TABLE totals REFRESH")
     slow.execute_sql("RESET 'parallelism.default'")
     before = eventually(lambda: total(slow), lambda count: count > before)
@@ -360,7 +358,7 @@ def test_a_table_that_cannot_be_made_anew_goes_on_as_it_was(
 
 
 @pytest.mark.parametrize(
-    ("statement", "told"),
+    ("statement", "message"),
     [
         ("CREATE MATERIALIZED TABLE t REFRESH_MODE = FULL AS SELECT n FROM numbers", "REFRESH_MODE = FULL is not"),
         ("CREATE MATERIALIZED TABLE t WITH ('connector' = 'print') AS SELECT n FROM numbers", "is stored in the state"),
@@ -371,33 +369,35 @@ def test_a_table_that_cannot_be_made_anew_goes_on_as_it_was(
         ("DROP MATERIALIZED TABLE t", "doesn't exist"),
     ],
 )
-def test_a_wrong_statement_of_a_materialised_table_is_told(t_env: TableEnvironment, statement: str, told: str) -> None:
-    with pytest.raises(MillstreamError, match=told):
+def test_an_invalid_statement_of_a_materialised_table_is_rejected(
+    t_env: TableEnvironment, statement: str, message: str
+) -> None:
+    with pytest.raises(MillstreamError, match=message):
         t_env.execute_sql(statement)
     assert rows(t_env, "SHOW MATERIALIZED TABLES") == []
 
 
-def test_a_query_without_from_asks_tables_by_subqueries(t_env: TableEnvironment) -> None:
-    kept(t_env)
+def test_a_query_without_from_reads_tables_in_subqueries(t_env: TableEnvironment) -> None:
+    run_job_with_tables(t_env)
     assert rows(t_env, "SELECT (SELECT SUM(c) FROM counts) - (SELECT COUNT(*) FROM counts)") == [(LAST - len(COUNTS),)]
     assert rows(t_env, "SELECT 'yes' WHERE 1 IN (SELECT k FROM counts)") == [("yes",)]
     assert rows(t_env, "SELECT 'yes' WHERE -1 IN (SELECT k FROM counts)") == []
 
 
 @pytest.mark.parametrize("rows_max", ["0", "-5", "some", "1e3", ""])
-def test_how_many_rows_are_read_is_a_whole_number_above_nothing(t_env: TableEnvironment, rows_max: str) -> None:
-    kept(t_env)
+def test_the_row_limit_must_be_a_positive_integer(t_env: TableEnvironment, rows_max: str) -> None:
+    run_job_with_tables(t_env)
     t_env.execute_sql(f"SET 'table.live.rows-max' = '{rows_max}'")
     with pytest.raises(ProgramError, match="expected a whole number above 0"):
         rows(t_env, "SELECT COUNT(*) FROM counts")
 
 
-def test_a_materialised_table_is_changed_by_its_own_statements_alone(slow: TableEnvironment) -> None:
+def test_a_materialised_table_is_changed_only_by_its_own_statements(slow: TableEnvironment) -> None:
     slow.execute_sql("CREATE DATABASE other")
     slow.execute_sql(MATERIALIZED)
     slow.execute_sql(MATERIALIZED.replace("totals", "other.totals"))
     eventually(lambda: total(slow), lambda count: count > 50)
-    for statement, told in (
+    for statement, message in (
         ("INSERT INTO totals VALUES (1, 1)", "only its query writes rows to it"),
         ("ALTER TABLE totals RENAME TO sums", "stored by a job"),
         ("ALTER TABLE totals ADD more INT", "stored by a job"),
@@ -406,7 +406,7 @@ def test_a_materialised_table_is_changed_by_its_own_statements_alone(slow: Table
         ("DROP TABLE totals", "DROP MATERIALIZED TABLE totals"),
         ("DROP DATABASE other CASCADE", "stored by a job"),
     ):
-        with pytest.raises(MillstreamError, match=told):
+        with pytest.raises(MillstreamError, match=message):
             slow.execute_sql(statement)
     with pytest.raises(MillstreamError, match="only its query writes rows to it"):
         slow.from_path("slow").select(col("n"), col("n")).execute_insert("totals")
@@ -416,29 +416,29 @@ def test_a_materialised_table_is_changed_by_its_own_statements_alone(slow: Table
     with pytest.raises(MillstreamError, match="stored by a job"):
         catalog.drop_table(ObjectPath("default_database", "totals"), False)
     before = total(slow)
-    eventually(lambda: total(slow), lambda count: count > before)  # it goes on
+    eventually(lambda: total(slow), lambda count: count > before)  # it continues
     for name in ("totals", "other.totals"):
         slow.execute_sql(f"DROP MATERIALIZED TABLE {name}")
 
 
-def test_a_table_whose_store_cannot_be_removed_is_dropped_all_the_same(
+def test_a_table_is_dropped_although_its_store_cannot_be_removed(
     slow: TableEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def away(*_: object) -> None:
+    def unavailable(*_: object) -> None:
         raise StoreAwayError("the store does not answer")
 
     slow.execute_sql(MATERIALIZED)
-    monkeypatch.setattr(materialized_tables, "drop_store", away)
+    monkeypatch.setattr(materialized_tables, "drop_store", unavailable)
     slow.execute_sql("DROP MATERIALIZED TABLE totals")
     assert rows(slow, "SHOW TABLES") == [("numbers",), ("slow",)]
 
 
-def test_a_fork_goes_on_when_what_it_was_forked_from_is_dropped(slow: TableEnvironment, tmp_path: Path) -> None:
+def test_a_fork_continues_when_its_origin_is_dropped(slow: TableEnvironment, tmp_path: Path) -> None:
     fork = MATERIALIZED.replace(" FRESHNESS", " WITH ('fork.from' = '{}') FRESHNESS")
     slow.execute_sql(MATERIALIZED)
     eventually(lambda: total(slow), lambda count: count > 50)
     slow.execute_sql(fork.replace("totals", "copied").format("totals"))
-    slow.execute_sql("ALTER MATERIALIZED TABLE copied SUSPEND")  # all of its state is still its origin's
+    slow.execute_sql("ALTER MATERIALIZED TABLE copied SUSPEND")  # all of its state is still stored by its origin
     forked = total(slow, "copied")
     slow.execute_sql("DROP MATERIALIZED TABLE totals")
     assert total(slow, "copied") == forked
@@ -446,9 +446,11 @@ def test_a_fork_goes_on_when_what_it_was_forked_from_is_dropped(slow: TableEnvir
     eventually(lambda: total(slow, "copied"), lambda count: count > forked)
     slow.execute_sql(fork.replace("totals", "third").format("copied"))
     third = total(slow, "third")
-    slow.execute_sql("ALTER MATERIALIZED TABLE copied REFRESH")  # its first store goes, but for what the third needs
+    slow.execute_sql(
+        "ALTER MATERIALIZED TABLE copied REFRESH"
+    )  # the first store is removed, except files that the third job references
     eventually(lambda: total(slow, "third"), lambda count: count > third)
-    slow.execute_sql(MATERIALIZED)  # of the name that was dropped: it begins anew
+    slow.execute_sql(MATERIALIZED)  # a table with the dropped name starts empty
     eventually(lambda: total(slow), lambda count: count > 0)
     assert total(slow) < total(slow, "third")
     for name in ("third", "copied", "totals"):
@@ -456,9 +458,7 @@ def test_a_fork_goes_on_when_what_it_was_forked_from_is_dropped(slow: TableEnvir
     assert not list(tmp_path.glob("store*")), "nothing is left for forks that are gone"
 
 
-def test_a_table_that_is_made_anew_begins_anew_and_later_sessions_go_on_with_it(
-    slow: TableEnvironment, tmp_path: Path
-) -> None:
+def test_a_recreated_table_starts_empty_and_later_sessions_continue_it(slow: TableEnvironment, tmp_path: Path) -> None:
     slow.execute_sql(MATERIALIZED)
     eventually(lambda: total(slow), lambda count: count > 50)
     slow.execute_sql("ALTER MATERIALIZED TABLE totals REFRESH")
@@ -481,9 +481,7 @@ def test_a_table_that_is_made_anew_begins_anew_and_later_sessions_go_on_with_it(
     later.execute_sql("DROP MATERIALIZED TABLE totals")
 
 
-def test_a_catalog_of_jobs_asks_the_job_that_is_there_and_none_that_is_gone(
-    slow: TableEnvironment, tmp_path: Path
-) -> None:
+def test_a_job_catalog_reads_the_current_job_and_not_a_dropped_one(slow: TableEnvironment, tmp_path: Path) -> None:
     slow.execute_sql(f"CREATE CATALOG live WITH ('type' = 'jobs', 'stores' = '{tmp_path}')")
     slow.execute_sql(MATERIALIZED)
     live = "live.totals.totals"
@@ -507,7 +505,7 @@ def test_a_catalog_of_jobs_asks_the_job_that_is_there_and_none_that_is_gone(
         "ALTER MATERIALIZED TABLE totals SET FRESHNESS = INTERVAL '2' SECOND",
     ],
 )
-def test_a_statement_that_is_interrupted_while_the_job_ends_can_be_given_again(
+def test_a_statement_interrupted_while_the_job_ends_can_be_repeated(
     slow: TableEnvironment, statement: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow.execute_sql(MATERIALIZED)
@@ -526,8 +524,8 @@ def test_a_statement_that_is_interrupted_while_the_job_ends_can_be_given_again(
     slow.execute_sql("DROP MATERIALIZED TABLE totals")
 
 
-def test_statements_are_answered_over_http_by_table_rights(t_env: TableEnvironment, tmp_path: Path) -> None:
-    kept(t_env)
+def test_statements_over_http_are_authorised_per_table(t_env: TableEnvironment, tmp_path: Path) -> None:
+    run_job_with_tables(t_env)
     view = query.open(str(tmp_path / "store"))
     token = "a-token-of-some-length"
     rights = Rights({hashlib.sha256(token.encode()).digest(): Reader("dash", ("counts",))})
@@ -537,30 +535,30 @@ def test_statements_are_answered_over_http_by_table_rights(t_env: TableEnvironme
         httpx.Client(base_url=f"{server.url}/v1/jobs/clicks", timeout=30, headers=headers) as client,
     ):
 
-        def ask(statement: str) -> httpx.Response:
+        def post_statement(statement: str) -> httpx.Response:
             return client.post("/sql", json={"statement": statement})
 
-        answer = ask("SELECT k, c FROM counts WHERE k < 2").json()
+        answer = post_statement("SELECT k, c FROM counts WHERE k < 2").json()
         assert sorted(map(tuple, answer["rows"])) == COUNTS[:2]
         assert answer["columns"] == [{"name": "k", "type": "BIGINT"}, {"name": "c", "type": "BIGINT"}]
         assert answer["epoch"] == view.newest().epoch and answer["job"] == "clicks"
-        assert ask("SELECT SUM(c) FROM clicks.counts").json()["rows"] == [[LAST]]
+        assert post_statement("SELECT SUM(c) FROM clicks.counts").json()["rows"] == [[LAST]]
         first = view.epochs()[0]
-        assert ask(f"SELECT SUM(c) FROM counts FOR SYSTEM_TIME AS OF {first}").json()["rows"][0][0] < LAST
-        assert ask("SELECT 1 + 1").json()["rows"] == [[2]]
-        refused = ask("SELECT * FROM parities")
+        assert post_statement(f"SELECT SUM(c) FROM counts FOR SYSTEM_TIME AS OF {first}").json()["rows"][0][0] < LAST
+        assert post_statement("SELECT 1 + 1").json()["rows"] == [[2]]
+        refused = post_statement("SELECT * FROM parities")
         assert refused.status_code == 403 and "may not read" in refused.json()["message"]
-        for wrong, told in (
+        for wrong, message in (
             ("SELECT x FROM counts", "Column 'x' not found"),
             ("DROP TABLE counts", "executes only SELECT"),
             ("SELECT", "line 1"),
             ("SELECT k FROM counts", "more than 5 rows"),
         ):
-            response = ask(wrong)
-            assert response.status_code == 422 and told in response.json()["message"], response.text
+            response = post_statement(wrong)
+            assert response.status_code == 422 and message in response.json()["message"], response.text
 
 
-def test_a_statement_that_was_answered_too_slow_keeps_no_other_waiting(t_env: TableEnvironment, tmp_path: Path) -> None:
+def test_a_statement_over_its_time_limit_does_not_delay_others(t_env: TableEnvironment, tmp_path: Path) -> None:
     # Four times 400 rows are 25,600 million pairs.
     t_env.execute_sql(
         "CREATE TABLE rows_of_job (n BIGINT NOT NULL, PRIMARY KEY (n) NOT ENFORCED) WITH ('connector' = 'state')"

@@ -1,4 +1,4 @@
-"""Rows with what another table has for their key when they come: the right rows, few requests, nothing asked twice."""
+"""Lookup joins: each row joins the table's rows for its key at arrival, with few requests and no repeated one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ APPEARING: list[list[dict[str, Any]]] = []
 
 
 def cities(keys: pa.RecordBatch) -> list[dict[str, Any]]:
-    """A third party's table, which writes down what it was asked."""
+    """A third-party table that records its requests."""
     ASKED.append(sorted(zip(*(column.to_pylist() for column in keys.columns), strict=True)))
     if FAILURES:
         raise FAILURES.pop()
@@ -77,7 +77,7 @@ JOIN = "SELECT o, city FROM orders {} JOIN places FOR SYSTEM_TIME AS OF orders.`
     st.lists(st.tuples(st.integers(0, 3), st.sampled_from(["a", "b"])), max_size=6),
     st.booleans(),
 )
-def test_a_join_is_what_the_table_has_for_each_row(rows: list[Any], table: list[Any], keeps_all: bool) -> None:
+def test_a_lookup_join_matches_the_tables_rows(rows: list[Any], table: list[Any], keeps_all: bool) -> None:
     with jobs_in_memory():
         t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
         orders(t_env, rows)
@@ -89,7 +89,7 @@ def test_a_join_is_what_the_table_has_for_each_row(rows: list[Any], table: list[
     assert found == sorted(((row[0], row[3] if len(row) > 2 else None) for row in expected), key=str)
 
 
-def test_the_distinct_keys_of_a_batch_are_asked_for_at_once(t_env: TableEnvironment) -> None:
+def test_the_distinct_keys_of_a_batch_are_requested_together(t_env: TableEnvironment) -> None:
     orders(t_env, [[1, 7], [2, 7], [3, 8], [4, None], [5, 2000]])
     places(t_env)
     assert changes(t_env, JOIN.format("LEFT")) == [
@@ -98,14 +98,14 @@ def test_the_distinct_keys_of_a_batch_are_asked_for_at_once(t_env: TableEnvironm
     assert ASKED == [[(7,), (8,), (2000,)]]
 
 
-def test_many_keys_are_asked_for_in_requests_side_by_side(t_env: TableEnvironment) -> None:
+def test_many_keys_are_requested_concurrently(t_env: TableEnvironment) -> None:
     orders(t_env, [[number, number] for number in range(25)])
     places(t_env, lookup__request_keys="10", lookup__requests="3")
     assert len(changes(t_env, JOIN.format(""))) == 25
     assert sorted(map(len, ASKED)) == [5, 10, 10]
 
 
-def test_what_is_kept_is_not_asked_for_again(t_env: TableEnvironment) -> None:
+def test_cached_keys_are_not_requested_again(t_env: TableEnvironment) -> None:
     t_env.get_config().set("millstream.epoch.max-records", "2")
     orders(t_env, [[1, 7], [2, 8], [3, 7], [4, 2000], [5, 2000], [6, 9]])
     places(t_env, lookup__cache="PARTIAL")
@@ -114,7 +114,7 @@ def test_what_is_kept_is_not_asked_for_again(t_env: TableEnvironment) -> None:
     assert sorted(asked) == [7, 8, 9, 2000], "each key once, the missing one too"
 
 
-def test_a_request_that_failed_is_made_again_until_it_is_given_up(t_env: TableEnvironment) -> None:
+def test_a_failed_request_is_retried_up_to_a_limit(t_env: TableEnvironment) -> None:
     orders(t_env, [[1, 7]])
     places(t_env, lookup__max_retries="2")
     FAILURES.extend([OSError("away"), OSError("away")])
@@ -125,7 +125,7 @@ def test_a_request_that_failed_is_made_again_until_it_is_given_up(t_env: TableEn
     FAILURES.clear()
 
 
-def test_a_hint_asks_again_for_keys_that_have_no_row_yet(t_env: TableEnvironment) -> None:
+def test_a_hint_retries_keys_without_a_row(t_env: TableEnvironment) -> None:
     orders(t_env, [[1, 7], [2, 8]])
     places(t_env)
     APPEARING.extend([[{"id": 7, "city": "a"}], [], [{"id": 8, "city": "b"}]])
@@ -150,7 +150,9 @@ def test_a_hint_asks_again_for_keys_that_have_no_row_yet(t_env: TableEnvironment
         ),
     ],
 )
-def test_what_cannot_be_looked_up_is_told_before_anything_runs(t_env: TableEnvironment, query: str, words: str) -> None:
+def test_an_unsupported_lookup_is_rejected_before_the_job_starts(
+    t_env: TableEnvironment, query: str, words: str
+) -> None:
     orders(t_env, [])
     places(t_env)
     t_env.execute_sql("CREATE TABLE made (id INT) WITH ('connector' = 'datagen')")
@@ -180,9 +182,7 @@ def test_nexmarks_query_13_joins_bids_with_a_file(mode: str, tmp_path: Path) -> 
 
 @settings(max_examples=12, deadline=None)
 @given(st.integers(0, 10_000), st.booleans(), st.integers(1, 2))
-def test_what_was_found_for_a_row_goes_with_it_whatever_the_table_has_by_then(
-    seed: int, keeps_all: bool, parallelism: int
-) -> None:
+def test_a_delete_retracts_the_rows_that_were_joined_originally(seed: int, keeps_all: bool, parallelism: int) -> None:
     random = Random(seed)
     table = random_changelog(random, 5, 8, only_grows=False, keys=3)
     out = Collect()
@@ -203,7 +203,7 @@ def test_what_was_found_for_a_row_goes_with_it_whatever_the_table_has_by_then(
 
     result = run(build, parallelism=parallelism)
     for epoch in range(1, 6):
-        # What goes is what came: taking away anything else fails here.
+        # Deletes retract existing rows: retracting any other row fails here.
         given = materialised(record.value for record in result.of(out) if record.epoch <= epoch)
         rows = materialised(row for rows in table.epochs[:epoch] for row in rows)
         expected: Counter[Any] = Counter()
@@ -222,7 +222,7 @@ def _without_last(rows: Counter[tuple[Any, ...]]) -> Counter[tuple[Any, ...]]:
 
 
 def changing_cities(keys: pa.RecordBatch) -> list[dict[str, Any]]:
-    """As many rows as the key says, which are others whenever it is asked."""
+    """As many rows as the key's value, different on every lookup."""
     ASKED.append([])
     found = keys.column(0).to_pylist()
     return [{"id": key, "city": f"{key} {copy}", "asked": len(ASKED)} for key in found for copy in range(key)]

@@ -1,4 +1,4 @@
-"""Loops come to the answer of the direct computation, whatever the rounds, epochs, crashes and parallelism."""
+"""Loops converge to the direct computation, whatever the rounds, epochs, crashes and parallelism."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def components_of(edges: list[tuple[int, int]]) -> dict[int, int]:
     data=st.data(),
 )
 @settings(deadline=None)
-def test_connected_components_are_those_of_the_direct_computation(
+def test_connected_components_match_the_direct_computation(
     edges: list[tuple[int, int]], cuts: list[Any], rounds_max: int, parallelism: int, data: Any
 ) -> None:
     script: list[Any] = list(edges)

@@ -1,4 +1,4 @@
-"""docs/sql/unsupported.md: each statement of the page is refused, by the place in the code that its entry names."""
+"""docs/sql/unsupported.md: each statement of the page is rejected by the source location that its entry names."""
 
 from __future__ import annotations
 
@@ -51,18 +51,18 @@ def t_env() -> Iterator[Any]:
         yield made
 
 
-def test_every_place_that_refuses_a_statement_has_an_entry_and_the_page_is_written() -> None:
+def test_every_rejection_in_the_source_has_an_entry_and_the_page_is_current() -> None:
     assert sql_missing.unmatched() == []
     assert sql_missing.PAGE.read_text(encoding="utf-8") == sql_missing.page(), "run scripts/sql-missing --write"
 
 
-def test_an_entry_has_a_statement_or_says_why_there_is_none() -> None:
+def test_an_entry_has_a_statement_or_a_reason_for_none() -> None:
     for entry in sql_missing.entries():
         assert bool(entry.never) != bool(entry.example and entry.title), entry.place
 
 
 @pytest.mark.parametrize("entry", SHOWN, ids=[entry.title for entry in SHOWN])
-def test_a_statement_of_the_page_is_refused_by_its_place(entry: Any, t_env: Any) -> None:
+def test_a_statement_of_the_page_is_rejected_by_its_source_location(entry: Any, t_env: Any) -> None:
     *before, last = entry.example.split(";\n")
     for statement in before:
         t_env.execute_sql(statement)
@@ -78,6 +78,6 @@ def test_a_statement_of_the_page_is_refused_by_its_place(entry: Any, t_env: Any)
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_no_other_page_has_a_list_of_its_own(page: str) -> None:
+def test_no_other_page_lists_unsupported_statements(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     assert "MATCH_RECOGNIZE" not in text, f"{page} names what is missing: link docs/sql/unsupported.md"

@@ -1,4 +1,4 @@
-"""Of rows inside columns of Parquet only the fields that a query reads are read, and it gives what it gave before."""
+"""Nested field pruning: of Parquet struct columns only the fields that a query uses are read; results do not change."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def answers(folder: Path, query: str) -> list[str]:
 
 @settings(max_examples=4, deadline=None)
 @given(st.lists(BIDS, min_size=1, max_size=7), st.sampled_from(QUERIES))
-def test_a_query_gives_the_same_whether_fields_are_pruned_or_not(bids: list[Any], query: str) -> None:
+def test_pruning_nested_fields_does_not_change_results(bids: list[Any], query: str) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         written(Path(folder), bids)
         pruned = answers(Path(folder), query)
@@ -79,7 +79,7 @@ def test_a_query_gives_the_same_whether_fields_are_pruned_or_not(bids: list[Any]
         assert pruned == answers(Path(folder), query)
 
 
-def test_only_the_leaf_that_is_asked_for_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_selected_leaf_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written(tmp_path, [{"price": 1, "channel": "a", "place": {"city": "x", "zip": 5}, "tags": []}])
     paths: list[tuple[str, ...]] = []
     plain = row_groups.GroupReader.__init__
@@ -98,7 +98,7 @@ def test_only_the_leaf_that_is_asked_for_is_read(tmp_path: Path, monkeypatch: py
     assert paths == [("bid.place.zip",)]
 
 
-def test_a_field_that_the_file_has_not_is_null_and_names_with_dots_are_read_whole(tmp_path: Path) -> None:
+def test_a_field_missing_in_the_file_is_null_and_names_with_dots_are_not_pruned(tmp_path: Path) -> None:
     rows = pa.array([{"a.b": 1, "c": 2}], pa.struct([("a.b", pa.int64()), ("c", pa.int64())]))
     pq.write_table(pa.table({"r": rows, "r.c": pa.array([7], pa.int64())}), tmp_path / "rows.parquet")
     env = environment(tmp_path, "r ROW<`a.b` BIGINT, c BIGINT, d BIGINT>, `r.c` BIGINT")

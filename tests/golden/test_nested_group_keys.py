@@ -1,5 +1,6 @@
-"""Groups by arrays, maps and rows with them outlive a restart in another parallelism; their state can be read, and is
-whole."""
+"""Groups by arrays, maps and rows with nested values survive a restart at another parallelism; their state is readable
+and complete.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ ROWS = [(n % 7, n if n % 3 else -n) for n in range(60)]
 
 
 @pytest.mark.parametrize("keys", KEYS.values(), ids=KEYS)
-def test_groups_by_nested_values_go_on_in_another_parallelism(keys: str) -> None:
+def test_groups_by_nested_values_survive_a_rescale(keys: str) -> None:
     items: list[Any] = []
     for number, row in enumerate(ROWS):
         items += [Row(*row), *([EPOCH] if number % 10 == 9 else [])]

@@ -1,8 +1,9 @@
-"""Nexmark's queries, written in the Table API, are planned as their SQL is: the same operators over the same columns.
+"""Nexmark's queries in the Table API have the same plans as in SQL: the same operators over the same columns.
 
-A join of the Table API wants names that are there once, so that some columns have another name, and a window of it has
-Flink's older name: plans are compared without. What the Table API has no words for, in Flink neither, is not here:
-ROW_NUMBER (queries 6, 9, 18 and 19) and a table that is looked up (13)."""
+A Table API join requires unique names, so some columns have other names, and its window functions have Flink's older
+names: plans are compared without them. Queries that the Table API cannot express, in Flink neither, are absent:
+ROW_NUMBER (queries 6, 9, 18 and 19) and a lookup join (13).
+"""
 
 from __future__ import annotations
 
@@ -127,12 +128,12 @@ HEIGHTS = ("price < 10000", "price >= 10000 AND price < 1000000", "price >= 1000
 
 
 def by_height(count: str) -> list[Any]:
-    """A count, and the same of bids by their height: FILTER is said in SQL."""
+    """A count, and the same count by price band: FILTER exists only in SQL."""
     return [call_sql(count), *(call_sql(f"{count} FILTER (WHERE {height})") for height in HEIGHTS)]
 
 
 def with_day(t_env: TableEnvironment, name: str, *columns: str) -> Table:
-    """Bids with their day, under the name that a plan gives what SQL groups by."""
+    """Bids with their day, under the name that SQL's GROUP BY has in a plan."""
     day = call("DATE_FORMAT", col("dateTime"), "yyyy-MM-dd").alias(name)
     return t_env.from_path("bid").select(*map(col, columns), day)
 
@@ -212,7 +213,7 @@ def t_env() -> TableEnvironment:
 
 
 def physical(table: Table) -> str:
-    """The plan without what is only called otherwise: columns of a join, results, windows, and the remainder."""
+    """The plan without differing names: columns of a join, results, windows, and the remainder."""
     text = table.explain()
     text = re.sub(r" AS [\w$]+", "", text[slice(*map(text.index, PLANS))])
     text = re.sub(r"\b(person|auction|bid|most)_(?=id|dateTime|extra|s\b|e\b)", "", text).replace("%(", "MOD(")
@@ -224,7 +225,7 @@ def physical(table: Table) -> str:
 
 
 @pytest.mark.parametrize("query", QUERIES, ids=lambda query: query.__name__)
-def test_the_plan_is_that_of_the_sql(query: Callable[[TableEnvironment], Table], t_env: TableEnvironment) -> None:
+def test_the_plan_equals_that_of_the_sql(query: Callable[[TableEnvironment], Table], t_env: TableEnvironment) -> None:
     _, *views, insert = statement_spans((NEXMARK / f"{query.__name__}.sql").read_text(encoding="utf-8"))
     for view in views:
         t_env.execute_sql(view.text)

@@ -1,5 +1,6 @@
-"""Nexmark's q6, which Flink cannot run (OVER on a table that changes): the mean price of each seller's last auctions,
-as the query's own text gives it in a stream and in BATCH, against plain Python."""
+"""Nexmark's q6, which Flink cannot run (OVER on a changing table): the mean price of each seller's last auctions, by
+the query's own text in a stream and in BATCH, compared with plain Python.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ BID = DataTypes.ROW(
 
 
 def events() -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
-    """Auctions of few sellers, and bids on them; no two bids at one time, no two of one price."""
+    """Auctions of few sellers, and bids on them; no two bids share a time or a price."""
     random = Random(6)
     auctions = []
     for number in range(60):
@@ -66,7 +67,7 @@ def expected() -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("mode", ["streaming", "batch"])
-def test_the_mean_of_the_last_prices_follows_every_better_bid(mode: str) -> None:
+def test_the_mean_of_the_last_prices_is_updated_by_every_higher_bid(mode: str) -> None:
     settings = EnvironmentSettings.in_batch_mode() if mode == "batch" else EnvironmentSettings.in_streaming_mode()
     t_env = TableEnvironment.create(settings)
     t_env.get_config().set("parallelism.default", "2")

@@ -1,7 +1,8 @@
-"""Nexmark's queries give what Flink gives: as a stream and as a batch, at any parallelism, through a change of it, and
+"""Nexmark's queries match Flink's results: as a stream and as a batch, at any parallelism, through a rescale, and
 through failures.
 
-Flink's results are in tests/fixtures/nexmark.json, written by scripts/nexmark-oracle."""
+Flink's results are in tests/fixtures/nexmark.json, written by scripts/nexmark-oracle.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("parallelism", [1, 3])
 @pytest.mark.parametrize("mode", ["streaming", "batch"])
-def test_the_results_are_flinks(mode: str, parallelism: int, events: Path, tmp_path: Path) -> None:
+def test_the_results_match_flinks(mode: str, parallelism: int, events: Path, tmp_path: Path) -> None:
     settings = EnvironmentSettings.in_batch_mode() if mode == "batch" else EnvironmentSettings.in_streaming_mode()
     t_env = TableEnvironment.create(settings)
     t_env.get_config().set("parallelism.default", str(parallelism))
@@ -66,13 +67,13 @@ def test_the_results_are_flinks(mode: str, parallelism: int, events: Path, tmp_p
             assert result_of(query, tmp_path) == FLINKS[query], query
 
 
-# Query 6 has no ties here; of query 12 nothing can be told beforehand: it counts by the clock.
+# Query 6 has no ties here; query 12 is unpredictable: it counts by processing time.
 EVERY_QUERY = (*QUERIES, *CHANGING_QUERIES, "q6", "q13")
 
 
 @pytest.fixture(scope="module")
 def side_input(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder with the file that query 13 looks into."""
+    """The folder with query 13's lookup file."""
     folder = tmp_path_factory.mktemp("looked-up")
     (folder / "side_input").mkdir()
     lines = "".join(f"{key},value {key}\n" for key in range(0, 10_000, 3))
@@ -81,7 +82,7 @@ def side_input(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def define(t_env: TableEnvironment, query: str, events: Path, folder: Path) -> str:
-    """Define what a query reads; its SELECT."""
+    """Define the tables of a query; returns its SELECT."""
     t_env.create_temporary_system_function("count_char", count_char)
     *before, insert = query_statements(query, folder)
     for statement in (*definitions(events), *before):
@@ -90,7 +91,7 @@ def define(t_env: TableEnvironment, query: str, events: Path, folder: Path) -> s
 
 
 @pytest.mark.parametrize("query", EVERY_QUERY)
-def test_a_stream_that_fails_and_goes_on_at_another_parallelism_leaves_the_rows_of_a_batch(
+def test_a_stream_that_fails_and_is_rescaled_produces_the_rows_of_a_batch(
     query: str, events: Path, side_input: Path
 ) -> None:
     store, changes, restarts = fresh_name("nexmark"), list[Any](), 0
@@ -99,7 +100,7 @@ def test_a_stream_that_fails_and_goes_on_at_another_parallelism_leaves_the_rows_
         t_env = StreamTableEnvironment.create(env)
         asked = define(t_env, query, events, side_input)
         t_env.to_changelog_stream(t_env.sql_query(asked)).sink_to(out)
-        # Beside it, what brings whole epochs down.
+        # In addition, a crash that fails whole epochs.
         env.add_source(Script([1, EPOCH, CRASH, 2, EPOCH, 3, EPOCH, CRASH, 4])).uid("failing").sink_to(Collect())
 
     for parallelism, epochs in ((2, 3), (3, None)):
@@ -115,10 +116,10 @@ def test_a_stream_that_fails_and_goes_on_at_another_parallelism_leaves_the_rows_
 
 
 @pytest.mark.parametrize("query", ["q4", "q7", "q9", "q18", "q20"])
-def test_the_state_of_a_query_is_bounded_or_it_is_told_why_not(
+def test_the_state_of_a_query_is_bounded_or_a_warning_says_why_not(
     query: str, events: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(notices, "_LOGGED", set())  # another query of this line may have said it before
+    monkeypatch.setattr(notices, "_LOGGED", set())  # another query of this line may have logged it before
     out = Collect()
 
     def build(env: Any) -> None:
@@ -129,10 +130,10 @@ def test_the_state_of_a_query_is_bounded_or_it_is_told_why_not(
         result = run(build, epoch_records=100)
     told = "the state of a join grows without bound" in caplog.text
     rows = [stored_rows(manifest) for manifest in result.manifests if manifest.status == "RUNNING"]
-    if query in ("q4", "q9", "q20"):  # a bid may come for any auction that there ever was
+    if query in ("q4", "q9", "q20"):  # a bid may arrive for any auction ever opened
         assert told
-    elif query == "q7":  # a bid may come as late as it will: one row of each window is kept for it, and no bid is
+    elif query == "q7":  # a bid may be arbitrarily late: one row of each window is stored for it, and no bid
         assert "for each row of the right side" in caplog.text and "left side" not in caplog.text
         assert max(rows) < BIDS // 5, rows
-    else:  # what it keeps is its result
+    else:  # its state is its result
         assert not told and max(rows) <= 2 * materialised(result[out]).total(), rows

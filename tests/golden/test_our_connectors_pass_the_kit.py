@@ -1,4 +1,4 @@
-"""Our own sources and sinks pass the kit that we give to others (those of servers: tests/connectors)."""
+"""Our own sources and sinks pass the public connector kit (those that need servers: tests/connectors)."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def text_source(path: str) -> FileSource:
     return FileSource.for_record_stream_format(StreamFormat.text_line_format(), path).build()
 
 
-def test_a_socket_that_nobody_listens_on_is_named() -> None:
+def test_a_socket_without_a_listener_is_reported_by_address() -> None:
     port = free_port()
     silent = Broken("nobody who listens", lambda: SocketSource("127.0.0.1", port), says=["127.0.0.1", str(port)])
     check_source(Script([1, 2]), broken=[silent])

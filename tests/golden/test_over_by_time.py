@@ -1,5 +1,6 @@
-"""OVER by time gives each row once, with what DuckDB says of it over all rows, wherever epochs are cut; it keeps in the
-store only what later rows look back to."""
+"""OVER by time emits each row once, equal to DuckDB's result over all rows, wherever epochs are cut; it stores only the
+rows that later frames need.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +55,7 @@ ROWS = (
 
 
 class ByTime:
-    """The time of a row."""
+    """The timestamp of a row."""
 
     def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
         return int(value[2])
@@ -85,7 +86,7 @@ def answers(query: str, rows: list[tuple[Any, ...]]) -> Counter[tuple[Any, ...]]
 
 
 def script(random: Random, *, has_equals: bool, crashes: bool) -> tuple[list[tuple[Any, ...]], list[Any]]:
-    """Rows that are never later than the watermark waits for, in epochs."""
+    """Rows within the watermark delay, in epochs."""
     now, rows, items = 0, [], []
     for _ in range(random.choice((4, 25))):
         for _ in range(random.randrange(8)):
@@ -104,11 +105,13 @@ def script(random: Random, *, has_equals: bool, crashes: bool) -> tuple[list[tup
 @pytest.mark.parametrize(
     ("query", "has_equals"), [*((query, True) for query in RANGES), *((query, False) for query in ROWS)]
 )
-def test_every_row_has_what_a_batch_says_of_it(query: str, has_equals: bool) -> None:
+def test_every_row_matches_the_batch_result(query: str, has_equals: bool) -> None:
     for seed in range(3):
         random = Random(f"{query} {seed}")
         rows, items = script(random, has_equals=has_equals, crashes=seed % 2 == 1)
-        if not has_equals:  # times are a thousand times as far apart, the wait is not: no row is before another
+        if (
+            not has_equals
+        ):  # times are a thousand times as far apart, the watermark delay is not: no row is out of order
             items = [item for item in items if not isinstance(item, Row)]
             rows.sort(key=lambda row: row[2])
             step = max(1, len(items))
@@ -125,7 +128,7 @@ def test_every_row_has_what_a_batch_says_of_it(query: str, has_equals: bool) -> 
 
 
 @pytest.mark.parametrize("query", [*RANGES, *ROWS])
-def test_a_batch_gives_the_same(query: str) -> None:
+def test_batch_mode_emits_the_same_rows(query: str) -> None:
     rows, _ = script(Random(query), has_equals=query in RANGES, crashes=False)
     out = Collect()
 
@@ -137,7 +140,7 @@ def test_a_batch_gives_the_same(query: str) -> None:
     assert Counter(tuple(row) for row in run(build, parallelism=2)[out]) == answers(query, rows)
 
 
-def test_rows_come_in_the_order_of_time_and_late_ones_not_at_all() -> None:
+def test_rows_are_emitted_in_time_order_and_late_ones_are_dropped() -> None:
     times = [5_000, 3_000, 4_000, None, 9_000, None, 20_000, None, 1_000, 21_000, None, 30_000]
     items = [EPOCH if time is None else Row(number, "a", time, 1, 0.0) for number, time in enumerate(times)]
     out = Collect()
@@ -151,7 +154,7 @@ def test_rows_come_in_the_order_of_time_and_late_ones_not_at_all() -> None:
     assert given == [(3_000, 1), (4_000, 2), (5_000, 3), (9_000, 4), (20_000, 5), (21_000, 6), (30_000, 7)]
 
 
-def test_what_is_given_has_its_time_and_can_go_into_windows() -> None:
+def test_emitted_rows_retain_their_timestamps_and_can_feed_windows() -> None:
     items = [Row(number, "a", number * 400, 1, 0.0) for number in range(10)]
     out = Collect()
 
@@ -169,7 +172,7 @@ def test_what_is_given_has_its_time_and_can_go_into_windows() -> None:
     assert [row[0] for row in run(build)[out]] == [3, 5, 8, 10]
 
 
-def test_by_the_clock_rows_come_at_once_in_the_order_of_arrival() -> None:
+def test_by_processing_time_rows_are_emitted_immediately_in_arrival_order() -> None:
     items = [Row(0, "a", 9, 4, 0.0), Row(1, "b", 5, 6, 0.0), EPOCH, Row(2, "a", 1, 3, 0.0), Row(3, "a", 7, 5, 0.0)]
     out = Collect()
 
@@ -189,14 +192,14 @@ def test_by_the_clock_rows_come_at_once_in_the_order_of_arrival() -> None:
 
 
 @pytest.mark.parametrize(
-    ("frame", "kept"),
+    ("frame", "stored"),
     [
         ("RANGE UNBOUNDED PRECEDING", 1),
         ("ROWS BETWEEN 4 PRECEDING AND CURRENT ROW", 4),
         ("RANGE BETWEEN INTERVAL '3' SECOND PRECEDING AND CURRENT ROW", 3),
     ],
 )
-def test_only_what_later_rows_look_back_to_is_kept(frame: str, kept: int) -> None:
+def test_only_rows_that_later_frames_need_are_stored(frame: str, stored: int) -> None:
     items: list[Any] = []
     for number in range(60):
         items.append(Row(number, "a", number * 1_000, 1, 0.0))
@@ -213,8 +216,8 @@ def test_only_what_later_rows_look_back_to_is_kept(frame: str, kept: int) -> Non
     reader = state_reader.open(f"memory://{store}")
     with reader.at(epoch=[info.epoch for info in reader.epochs()][-5]) as snapshot:
         rows = [row for info in snapshot.states() for row in snapshot.read(info.uid, info.name)]
-    # Beside these the rows of the last seconds, which wait for their time.
-    assert kept <= len(rows) <= kept + 6, rows
+    # In addition, the rows of the last seconds, which wait for the watermark.
+    assert stored <= len(rows) <= stored + 6, rows
 
 
 SEVERAL = (
@@ -227,7 +230,7 @@ SEVERAL = (
 
 
 @pytest.mark.parametrize("query", SEVERAL)
-def test_a_batch_has_any_windows_side_by_side(query: str) -> None:
+def test_batch_mode_supports_different_windows_in_one_query(query: str) -> None:
     rows, _ = script(Random(query), has_equals=True, crashes=False)
     out = Collect()
 
@@ -240,7 +243,7 @@ def test_a_batch_has_any_windows_side_by_side(query: str) -> None:
 
 
 class Spread(AggregateFunction):
-    """The difference of the largest and the smallest."""
+    """The difference of the largest and the smallest value."""
 
     def create_accumulator(self) -> list[int]:
         return []
@@ -260,7 +263,7 @@ class Spread(AggregateFunction):
 
 @pytest.mark.parametrize("mode", ["stream", "batch"])
 @pytest.mark.parametrize("frame", ["ROWS BETWEEN 2 PRECEDING AND CURRENT ROW", "RANGE UNBOUNDED PRECEDING"])
-def test_an_aggregate_of_the_programs_goes_over_rows(frame: str, mode: str) -> None:
+def test_a_user_defined_aggregate_runs_over_rows(frame: str, mode: str) -> None:
     rows = [(number, "ab"[number % 2], number * 500, number * 7 % 5, 0.0) for number in range(12)]
     out = Collect()
 
@@ -277,7 +280,7 @@ def test_an_aggregate_of_the_programs_goes_over_rows(frame: str, mode: str) -> N
     assert Counter(tuple(row) for row in run(build, parallelism=2)[out]) == expected
 
 
-def test_lag_by_time_does_not_look_ahead() -> None:
+def test_lag_by_time_does_not_read_later_rows() -> None:
     t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
     t_env.execute_sql(
         "CREATE TABLE t (v INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH ('connector' = 'values', 'data' = '[]')"

@@ -1,5 +1,6 @@
-"""Ready sums that do not fit their declared type: they wrap around as Flink's do, or are errors where that is asked
-for; in columns and a record at a time alike. Decimals are exact, and refused where they have too many digits."""
+"""Built-in sums that overflow their declared type wrap around as Flink's do, or fail on request, in columns and record
+by record alike. Decimals are exact, and rejected if they have too many digits.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ TYPES = {
 
 
 def numbers(basic: BasicType) -> st.SearchStrategy[int]:
-    """Numbers of the type, often at its edges."""
+    """Numbers of the type, often at its bounds."""
     half = 1 << (INTEGER_BITS[basic] - 1)
     edges = st.sampled_from([half - 1, -half, half // 2, -half // 2, 1, -1, 0])
     return edges | st.integers(-half, half - 1)
@@ -50,7 +51,7 @@ def keyed_epochs(draw: Any) -> tuple[BasicType, list[list[tuple[int, int]]]]:
 
 
 @given(keyed_epochs())
-def test_running_sums_leave_their_type_at_the_same_record_in_columns_and_one_by_one(
+def test_running_sums_overflow_at_the_same_record_in_columns_and_record_by_record(
     history: tuple[BasicType, list[list[tuple[int, int]]]],
 ) -> None:
     basic, epochs = history
@@ -72,14 +73,14 @@ def test_running_sums_leave_their_type_at_the_same_record_in_columns_and_one_by_
             totals[key] = after
             expected.append(after)
         found = overflowing(values, codes, before, has_before).tolist()
-        # Behind the first of a key nothing is promised, for there the job has failed.
+        # After the first overflow of a key nothing is specified, because the job has failed.
         assert found[:1] == broken[:1]
         rolled = roll("sum", 0, [values], codes, [before], has_before)
         assert rolled.output[0].to_pylist() == expected
 
 
 @given(st.data(), st.sampled_from([*TYPES]))
-def test_sums_of_windows_leave_their_type_in_columns_and_one_by_one(data: st.DataObject, basic: BasicType) -> None:
+def test_window_sums_overflow_alike_in_columns_and_record_by_record(data: st.DataObject, basic: BasicType) -> None:
     rows = data.draw(st.lists(st.tuples(st.integers(0, 2), numbers(basic) | st.none()), min_size=1, max_size=20))
     cut = data.draw(st.integers(0, len(rows)))
     every_key: list[tuple[int, int | None]] = [(0, None), (1, None), (2, None)]
@@ -107,7 +108,7 @@ def test_sums_of_windows_leave_their_type_in_columns_and_one_by_one(data: st.Dat
     except ProgramError:
         one_by_one = "refused"
     if basic is BasicType.LONG and in_columns == "refused":
-        # A part of the sum may leave LONG on the way, where the whole would not.
+        # A partial sum may overflow LONG where the whole would not.
         assert sum_of_sizes(rows) >= 2**63
     else:
         assert in_columns == one_by_one
@@ -151,7 +152,7 @@ def summed(type_info: TypeInformation, values: list[Any], how: str, strict: bool
         else:
             keyed.window(WINDOWS[how]).aggregate(Aggregates(total=sum("value"))).map(lambda row: row.total).sink_to(out)
         if strict:
-            env.configure(STRICT)  # after the stream was built: it counts when the job starts
+            env.configure(STRICT)  # set after the stream was built: it takes effect when the job starts
 
     return run(build, parallelism=parallelism)[out]
 
@@ -159,9 +160,7 @@ def summed(type_info: TypeInformation, values: list[Any], how: str, strict: bool
 @pytest.mark.parametrize("parallelism", [1, 2])
 @pytest.mark.parametrize("how", ["rolling", *WINDOWS])
 @pytest.mark.parametrize("basic", [*TYPES])
-def test_a_sum_wraps_around_by_default_and_is_an_error_where_it_is_asked_for(
-    basic: BasicType, how: str, parallelism: int
-) -> None:
+def test_a_sum_wraps_around_by_default_and_fails_on_request(basic: BasicType, how: str, parallelism: int) -> None:
     half = 1 << (INTEGER_BITS[basic] - 1)
     wrapping, fitting = [half - 2, 1, 1], [half - 2, 1, -5]
     assert summed(TYPES[basic], wrapping, how, False, parallelism)[-1] == -half == wrapped(half, basic)
@@ -171,14 +170,14 @@ def test_a_sum_wraps_around_by_default_and_is_an_error_where_it_is_asked_for(
 
 
 @pytest.mark.parametrize("how", ["rolling", *WINDOWS])
-def test_decimals_are_summed_exactly_and_refused_beyond_their_digits(how: str) -> None:
+def test_decimals_are_summed_exactly_and_rejected_beyond_their_precision(how: str) -> None:
     assert summed(Types.DECIMAL(6, 2), [Decimal("0.10")] * 3, how, False)[-1] == Decimal("0.30")
     with pytest.raises(JobFailedError, match=r"19999\.98.*at most 6 digits"):
         summed(Types.DECIMAL(6, 2), [Decimal("9999.99")] * 2, how, False)
 
 
 @given(st.lists(st.decimals(-9999, 9999, places=2), min_size=1, max_size=12))
-def test_decimals_are_compared_in_columns_as_their_numbers_are(values: list[Decimal]) -> None:
+def test_decimal_columns_are_compared_by_numeric_value(values: list[Decimal]) -> None:
     column, none = pa.array(values, pa.decimal128(6, 2)), pa.nulls(1, pa.decimal128(6, 2))
     codes, has_before = np.zeros(len(values), dtype=np.int64), np.array([False])
     for kind, best in (("min", min), ("max", max)):
@@ -196,7 +195,7 @@ def test_decimals_are_compared_in_columns_as_their_numbers_are(values: list[Deci
         (Types.DECIMAL(5, 2), [Decimal("1.5"), Decimal(1)], [Decimal("1.50"), Decimal("2.50")]),
     ],
 )
-def test_sums_that_cannot_wrap_are_summed_where_overflow_is_an_error(
+def test_sums_without_overflow_are_unaffected_by_strict_overflow(
     number_type: TypeInformation, values: list[Any], totals: list[Any]
 ) -> None:
     def program(env: StreamExecutionEnvironment) -> None:

@@ -1,4 +1,4 @@
-"""Windows of ready aggregates in columns give what their definition says, whatever the windows, cuts and crashes."""
+"""Columnar windows with built-in aggregates match a plain definition for random windows, epoch cuts and crashes."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ SPLITS = 3
 
 
 def every(ad: str, start: int, end: int, clicks: list[tuple[str, int, int]]) -> Row:
-    """What EVERY comes to, from its definition."""
+    """The result of EVERY, from its definition."""
     timed = sorted(clicks, key=lambda click: click[1])
     prices = [price for _, _, price in timed]
     best = sorted(timed, key=lambda click: -click[2])[:2]
     sketch = DIFFERENT.create_accumulator()
-    for price in prices:  # two values may share a register: about right is all it promises
+    for price in prices:  # two values may share a register: the estimate is only approximate
         sketch = DIFFERENT.add(price, sketch)
     return Row(
         ad=ad, window_start=start, window_end=end, n=len(prices), total=sum(prices), least=min(prices),
@@ -96,8 +96,8 @@ def stamped(env: StreamExecutionEnvironment, source: Script) -> DataStream:
 
 
 @dataclass
-class Story:
-    """Epochs of clicks by split, and the watermark at the end of each; the last one's is the end of all time."""
+class ClickHistory:
+    """Epochs of clicks by split, and the watermark at the end of each; the last watermark ends event time."""
 
     assigner: Any
     lateness_ms: int
@@ -113,14 +113,14 @@ class Story:
                 items += [Row(*click) for click in epoch[split]]
                 if (split, number) in self.crashes:
                     items.append(CRASH)
-                # The last epoch ends with a mark too, so that a split without clicks in it has not ended before.
+                # The last epoch ends with a mark too, so that a split without clicks in it does not end earlier.
                 last = number == len(self.epochs) - 1
                 items.append(EPOCH if last else Watermark(self.watermarks[number]))
             splits.append(items)
         return Script(*splits, type_info=CLICK)
 
     def expected(self) -> tuple[Counter[str], int]:
-        """What is given out in which epoch, and how many clicks come too late for every window."""
+        """The windows emitted in each epoch, and the number of clicks that are late for every window."""
         held: dict[tuple[str, int, int], list[tuple[str, int, int]]] = defaultdict(list)
         out: Counter[str] = Counter()
         dropped, before = 0, MIN_WATERMARK
@@ -152,7 +152,7 @@ def assigners() -> st.SearchStrategy[Any]:
 
 
 @st.composite
-def stories(draw: st.DrawFn) -> Story:
+def stories(draw: st.DrawFn) -> ClickHistory:
     times = draw(st.lists(st.integers(-20, 150), min_size=1, max_size=30, unique=True))
     count = draw(st.integers(1, 4))
     epochs: list[list[list[tuple[str, int, int]]]] = [[[] for _ in range(SPLITS)] for _ in range(count)]
@@ -161,7 +161,7 @@ def stories(draw: st.DrawFn) -> Story:
         epochs[draw(st.integers(0, count - 1))][draw(st.integers(0, SPLITS - 1))].append(click)
     watermarks = sorted(draw(st.lists(st.integers(-30, 170), min_size=count, max_size=count)))
     crashes = draw(st.lists(st.tuples(st.integers(0, SPLITS - 1), st.integers(0, count - 1)), max_size=2, unique=True))
-    return Story(draw(assigners()), draw(st.sampled_from([0, 0, 7, 40])), epochs, watermarks, crashes)
+    return ClickHistory(draw(assigners()), draw(st.sampled_from([0, 0, 7, 40])), epochs, watermarks, crashes)
 
 
 def published(result: Result, out: Collect) -> Counter[str]:
@@ -174,7 +174,7 @@ def dropped(result: Result) -> int:
 
 @settings(max_examples=40, deadline=None)
 @given(stories(), st.integers(1, 3))
-def test_windows_in_columns_are_what_their_definition_says(story: Story, parallelism: int) -> None:
+def test_columnar_windows_match_their_definition(story: ClickHistory, parallelism: int) -> None:
     out = Collect()
     windowing = Windowing(story.assigner, allowed_lateness_ms=story.lateness_ms)
     result = run(lambda env: columnar(stamped(env, story.script()), windowing).sink_to(out), parallelism=parallelism)
@@ -185,7 +185,7 @@ def test_windows_in_columns_are_what_their_definition_says(story: Story, paralle
 
 @settings(max_examples=25, deadline=None)
 @given(stories(), st.sampled_from([0, 1_000]))
-def test_it_does_not_tell_how_much_is_gathered_merged_read_or_fired_at_a_time(story: Story, rows_read: int) -> None:
+def test_results_do_not_depend_on_batch_merge_read_or_fire_sizes(story: ClickHistory, rows_read: int) -> None:
     out = Collect()
     windowing = Windowing(story.assigner, allowed_lateness_ms=story.lateness_ms)
 
@@ -201,7 +201,7 @@ def test_it_does_not_tell_how_much_is_gathered_merged_read_or_fired_at_a_time(st
         patched.setattr(partial_aggregates, "_CHUNK_BYTES", 200)
         patched.setattr(partial_aggregates, "_BATCH_ROWS_MAX", 2)
         patched.setattr(pane_operator, "_MERGED_BYTES_MIN", 1)
-        patched.setattr(pane_operator, "_ROWS_PER_LOOKUP", rows_read)  # panes are all looked up, or all read
+        patched.setattr(pane_operator, "_ROWS_PER_LOOKUP", rows_read)  # panes are either all looked up, or all scanned
         patched.setattr(pane_firing, "_BLOCK_WINDOWS", 2)
         patched.setattr(pane_firing, "_BLOCK_ROWS", 3)
         result = run(build, parallelism=2)
@@ -212,7 +212,7 @@ def test_it_does_not_tell_how_much_is_gathered_merged_read_or_fired_at_a_time(st
 
 @settings(max_examples=15, deadline=None)
 @given(stories(), st.integers(1, 3))
-def test_one_record_at_a_time_comes_to_the_same(story: Story, parallelism: int) -> None:
+def test_processing_one_record_at_a_time_emits_the_same_results(story: ClickHistory, parallelism: int) -> None:
     fast, slow = Collect(), Collect()
     windowing = Windowing(story.assigner, allowed_lateness_ms=story.lateness_ms)
     asked_for_more = replace(windowing, late_tag=OutputTag("late", CLICK))
@@ -225,18 +225,18 @@ def test_one_record_at_a_time_comes_to_the_same(story: Story, parallelism: int) 
         results.sink_to(slow)
 
     result = run(build, parallelism=parallelism)
-    # One by one a late record fires its window at once, in columns once per epoch: the last word is the same.
+    # One by one a late record fires its window at once, columnar windows fire once per epoch: the last results agree.
     assert final(result, fast) == final(result, slow)
 
 
 def final(result: Result, out: Collect) -> dict[tuple[Any, ...], Any]:
-    """What each epoch said last of each window."""
+    """The last result of each window in each epoch."""
     return {(r.epoch, *r.value[:3]): (r.timestamp, repr(r.value)) for r in result.of(out)}
 
 
 @settings(max_examples=15, deadline=None)
 @given(stories())
-def test_batch_gives_every_window_once_with_all_its_records(story: Story) -> None:
+def test_batch_mode_emits_every_window_once_with_all_its_records(story: ClickHistory) -> None:
     out = Collect()
 
     def build(env: StreamExecutionEnvironment) -> None:
@@ -244,12 +244,12 @@ def test_batch_gives_every_window_once_with_all_its_records(story: Story) -> Non
         columnar(stamped(env, story.script()), Windowing(story.assigner)).sink_to(out)
 
     one_epoch = [[click for epoch in story.epochs for click in epoch[split]] for split in range(SPLITS)]
-    whole, _ = Story(story.assigner, 0, [one_epoch], [MAX_WATERMARK]).expected()
+    whole, _ = ClickHistory(story.assigner, 0, [one_epoch], [MAX_WATERMARK]).expected()
     found = Counter(repr((1, record.timestamp, record.value)) for record in run(build, parallelism=2).of(out))
     assert found == whole
 
 
-# --- what can be told apart by looking --------------------------------------------------------------------------------
+# --- visible behaviour ------------------------------------------------------------------------------------------------
 
 CLICKS = [Row("a", 1, 5), Row("b", 3, 1), Row("a", 11, 7)]
 SMALL = agg.Aggregates(n=agg.count(), total=agg.sum("price"))
@@ -282,9 +282,7 @@ def test_a_window_fires_again_for_late_records_once_per_epoch() -> None:
 
 
 @pytest.mark.parametrize("rows_read", [0, 1_000])
-def test_panes_that_are_looked_up_and_panes_that_are_read_are_the_same(
-    rows_read: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_looked_up_and_scanned_panes_agree(rows_read: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pane_operator, "_ROWS_PER_LOOKUP", rows_read)
     items: list[Any] = []
     for epoch, reached in enumerate([-5, -4, 11]):
@@ -294,7 +292,7 @@ def test_panes_that_are_looked_up_and_panes_that_are_read_are_the_same(
     assert sorted(row[1:] for row in found) == [*of_a, *[(ad, 20, 30, 1, 5) for ad in "bcd"]]
 
 
-def test_panes_survive_another_parallelism() -> None:
+def test_panes_survive_a_rescale() -> None:
     items = [*CLICKS, EPOCH, Row("b", 4, 2), Watermark(5), Row("a", 12, 3)]
     source = Script(items, type_info=CLICK)
     out = Collect()
@@ -311,7 +309,7 @@ def test_panes_survive_another_parallelism() -> None:
     ]  # fmt: skip
 
 
-def test_panes_that_the_windows_of_a_changed_program_would_cut_are_refused() -> None:
+def test_stored_panes_split_by_changed_windows_are_rejected() -> None:
     source = Script([*CLICKS, EPOCH, CLICKS[0]], type_info=CLICK)
     windowings = [Windowing(TumblingEventTimeWindows(size, 0)) for size in (20, 10)]
 
@@ -323,10 +321,10 @@ def test_panes_that_the_windows_of_a_changed_program_would_cut_are_refused() -> 
         run(lambda env: build(env, windowings[1]), store="panes-changed")
 
 
-def test_windows_of_the_clock_order_what_they_hold_by_event_time() -> None:
+def test_processing_time_windows_order_their_records_by_event_time() -> None:
     edges = agg.Aggregates(first=agg.first("price"), last=agg.last("price"), all=agg.collect("price"))
     found: list[Any] = []
-    for late_tag in (None, OutputTag("late", CLICK)):  # in columns, then one record at a time
+    for late_tag in (None, OutputTag("late", CLICK)):  # columnar, then one record at a time
         out, clock = Collect(), ManualClock()
         items = [Row("a", 9, 1), Row("a", 4, 2), Pause(3), Row("a", 6, 3), Pause(50), Row("z", 0, 0)]
         source = Script(items, type_info=CLICK, clock=clock)
@@ -340,7 +338,7 @@ def test_windows_of_the_clock_order_what_they_hold_by_event_time() -> None:
     assert ("a", 0, 10, 2, 1, [2, 3, 1]) in found[0]
 
 
-def test_sessions_of_ready_aggregates_run_a_record_at_a_time() -> None:
+def test_session_windows_of_built_in_aggregates_run_record_by_record() -> None:
     out = Collect()
 
     def build(env: StreamExecutionEnvironment) -> None:
@@ -362,14 +360,14 @@ def test_sessions_of_ready_aggregates_run_a_record_at_a_time() -> None:
         (CumulativeProcessingTimeWindows(20, 10, 0), [("a", 0, 10, 2), ("a", 0, 20, 3)]),
     ],
 )
-def test_windows_of_the_clock_fire_when_it_has_passed_them(assigner: Any, expected: list[Any]) -> None:
+def test_processing_time_windows_fire_at_their_end(assigner: Any, expected: list[Any]) -> None:
     click = Row("a", 0, 1)
     items = [click, Pause(9), click, Pause(1), click, Pause(50), Row("z", 0, 1)]
     found = totals(items, Windowing(assigner), clock=ManualClock(), parallelism=2)
     assert sorted(row[1:5] for row in found) == expected
 
 
-def test_the_job_wakes_for_a_window_of_the_clock_without_input() -> None:
+def test_the_job_wakes_up_for_a_processing_time_window_without_input() -> None:
     clock = ManualClock(3)
     out = Collect()
 
@@ -388,7 +386,7 @@ def test_the_job_wakes_for_a_window_of_the_clock_without_input() -> None:
     assert accounts and {account["wake_ms"] for account in accounts} == {10}
 
 
-def test_without_key_and_bounds_only_the_aggregates_are_given_out() -> None:
+def test_without_key_and_bounds_only_the_aggregates_are_emitted() -> None:
     out = Collect()
     bare = agg.Aggregates(with_key=False, n=agg.count())
     result = run(
@@ -413,7 +411,7 @@ def test_a_window_over_a_whole_stream_has_no_key_in_its_results() -> None:
     assert sorted(found, key=lambda row: row.window_start) == expected
 
 
-def test_an_evictor_is_allowed_and_it_is_said_that_it_is_slower(
+def test_an_evictor_is_allowed_with_a_warning_that_it_is_slower(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(notices, "_LOGGED", set())
@@ -430,7 +428,7 @@ def test_an_evictor_is_allowed_and_it_is_said_that_it_is_slower(
     assert "slower" in said and "test_pane_windows.py" in said
 
 
-def test_an_expression_that_does_not_fit_its_type_names_what_it_gave() -> None:
+def test_a_result_that_does_not_fit_its_declared_type_is_reported_with_its_value() -> None:
     wrong = agg.Aggregates(it=agg.sum(lambda columns: columns["ad"], Types.LONG()))
     short = agg.Aggregates(it=agg.sum(lambda columns: columns["price"].slice(1), Types.LONG()))
     windowing = Windowing(TumblingEventTimeWindows(10, 0))
@@ -443,7 +441,7 @@ def test_an_expression_that_does_not_fit_its_type_names_what_it_gave() -> None:
             )
 
 
-def test_the_plan_says_what_is_kept_and_how() -> None:
+def test_the_plan_shows_the_window_state_and_its_form() -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
     windowing = Windowing(SlidingEventTimeWindows(60_000, 1_000, 0))
     columnar(stamped(env, Script(CLICKS, type_info=CLICK)), windowing, SMALL).sink_to(Collect())
@@ -453,7 +451,7 @@ def test_the_plan_says_what_is_kept_and_how() -> None:
     assert plan.count("⇐ hash") == 1 and "stage 2" not in plan
 
 
-def test_a_key_of_several_values_is_a_column_too() -> None:
+def test_a_composite_key_is_a_column() -> None:
     out = Collect()
     key_type = Types.TUPLE([Types.STRING(), Types.LONG()])
 
@@ -467,7 +465,7 @@ def test_a_key_of_several_values_is_a_column_too() -> None:
     assert sorted((row.key, row.n, row.total) for row in found) == [(("a", 1), 4, 24), (("b", 1), 2, 2)]
 
 
-def test_streams_of_a_union_are_summed_up_each_where_it_is() -> None:
+def test_each_input_of_a_union_is_pre_aggregated_upstream() -> None:
     out = Collect()
 
     def build(env: StreamExecutionEnvironment) -> None:
@@ -494,7 +492,7 @@ def test_a_hot_key_crosses_the_exchange_as_one_row_per_task_and_pane() -> None:
 
 
 def stored_rows(manifest: Manifest) -> int:
-    """How many rows of panes the segments of an epoch hold."""
+    """Number of pane rows in the segments of an epoch."""
     return sum(
         ref["rows"]
         for state in manifest.states.values()
@@ -510,7 +508,7 @@ def test_a_pane_is_written_once_however_many_windows_hold_it() -> None:
     assert stored_rows(result.manifests[0]) == len(CLICKS)
 
 
-def test_windows_that_are_over_leave_nothing_behind() -> None:
+def test_expired_windows_leave_no_state() -> None:
     items: list[Any] = []
     for number in range(60):
         items += [Row("a", number * 10 + 5, 1), Row("b", number * 10 + 15, 1), Watermark(number * 10)]
@@ -520,14 +518,14 @@ def test_windows_that_are_over_leave_nothing_behind() -> None:
     assert 0 < max(held) < 20, held
 
 
-def test_a_segment_of_panes_that_are_over_is_named_no_more() -> None:
+def test_a_segment_of_expired_panes_is_removed_from_the_manifest() -> None:
     source = Script([*CLICKS, EPOCH, CLICKS[0], Watermark(100), Row("a", 105, 1), EPOCH, CLICKS[0]], type_info=CLICK)
     windowing = Windowing(TumblingEventTimeWindows(10, 0))
     result = run(lambda env: columnar(stamped(env, source), windowing, SMALL).sink_to(Collect()))
     assert [stored_rows(manifest) for manifest in result.manifests[:3]] == [3, 3, 1]
 
 
-def test_every_record_that_is_too_late_is_counted_although_they_travel_as_one() -> None:
+def test_late_records_are_counted_individually_after_pre_aggregation() -> None:
     late = [Row("a", at % 7, 1) for at in range(50)]
     source = Script([*CLICKS, Watermark(20), *late, Row("a", 30, 1)], type_info=CLICK)
     windowing, out = Windowing(TumblingEventTimeWindows(10, 0)), Collect()
@@ -536,7 +534,7 @@ def test_every_record_that_is_too_late_is_counted_although_they_travel_as_one() 
     assert [row.n for row in result[out] if row.window_start == 0 and row.ad == "a"] == [1]
 
 
-def test_panes_that_are_born_and_die_in_an_epoch_are_never_written() -> None:
+def test_panes_that_open_and_expire_in_one_epoch_are_never_written() -> None:
     source = Script([*CLICKS, Watermark(500), Row("a", 600, 1)], type_info=CLICK)
     windowing = Windowing(SlidingEventTimeWindows(20, 10, 0))
     result = run(lambda env: columnar(stamped(env, source), windowing, SMALL).sink_to(Collect()))
@@ -550,7 +548,7 @@ def test_records_without_timestamps_are_refused() -> None:
     windowing = Windowing(TumblingEventTimeWindows(10, 0))
     with pytest.raises(ProgramError, match="no operator before it assigns timestamps"):
         run(lambda env: columnar(unstamped(env), windowing, SMALL).sink_to(Collect()))
-    # Where only some of the records have none, the job tells, with the record.
+    # If only some records have no timestamp, the job fails with the record.
     with pytest.raises(JobFailedError, match="no timestamps") as failed:
         run(
             lambda env: columnar(
@@ -571,7 +569,7 @@ def test_records_without_timestamps_are_refused() -> None:
         ),
     ],
 )
-def test_what_needs_every_record_is_left_to_the_general_operator(windowing: Windowing) -> None:
+def test_features_that_need_every_record_use_the_general_operator(windowing: Windowing) -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
     keyed = stamped(env, Script(CLICKS, type_info=CLICK)).key_by("ad")
     windows = keyed.window(windowing.assigner)

@@ -1,4 +1,4 @@
-"""A plan after the passes has the rows it had before: random queries over random rows, by the plan's interpreter."""
+"""The passes preserve the rows of a plan: random queries over random rows, evaluated by the plan interpreter."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def session_with_tables() -> PlannerSession:
 
 @settings(suppress_health_check=list(HealthCheck))
 @given(random_queries(), rows)
-def test_every_pass_keeps_the_rows_of_a_plan(text: str, emitted_rows: list[Row]) -> None:
+def test_every_pass_preserves_the_rows_of_a_plan(text: str, emitted_rows: list[Row]) -> None:
     session = session_with_tables()
     plan = (collect(bind_query(parse_query(text), session), None),)
     tables = {"t": emitted_rows}
@@ -36,7 +36,7 @@ def test_every_pass_keeps_the_rows_of_a_plan(text: str, emitted_rows: list[Row])
 
 @settings(suppress_health_check=list(HealthCheck))
 @given(random_queries(), random_queries(), rows)
-def test_plans_with_two_sinks_keep_the_rows_of_both(first: str, second: str, emitted_rows: list[Row]) -> None:
+def test_passes_preserve_the_rows_of_both_sinks(first: str, second: str, emitted_rows: list[Row]) -> None:
     session = session_with_tables()
     plan = tuple(collect(bind_query(parse_query(text), session), None) for text in (first, second))
     expected = [counted(rows_of(sink, {"t": emitted_rows})) for sink in plan]

@@ -1,8 +1,8 @@
-"""What each pass does to a plan, and what all of them make of a query, kept as text.
+"""The effect of each pass on a plan, and of all passes on a query, recorded as text.
 
-A file of `plans` is named after a pass; it holds queries over the tables of `sql_statements/unbound_tables.sql`, the
-plan before the pass, and the plan after it. `explained.txt` holds what EXPLAIN says. After a change that is meant,
-`MILLSTREAM_REWRITE=1 pytest tests/golden/test_plans.py` writes them anew: read the difference.
+A file of `plans` is named after a pass; it contains queries over the tables of `sql_statements/unbound_tables.sql`, the
+plan before the pass, and the plan after it. `explained.txt` contains the output of EXPLAIN. After an intended change,
+`MILLSTREAM_REWRITE=1 pytest tests/golden/test_plans.py` rewrites them: review the difference.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PAGES = sorted((HERE / "plans").glob("*.txt"))
 
 
 class Target:
-    """Where a query's rows go: the program."""
+    """A query's sink: the program."""
 
     name = "collect"
 
@@ -43,7 +43,7 @@ def session_with_tables() -> PlannerSession:
 
 
 def sinks_of(text: str, session: PlannerSession) -> tuple[Sink, ...]:
-    """The sinks of the statements; definitions among them are carried out."""
+    """The sinks of the statements; definitions among them are executed."""
     sinks = []
     for statement in parse_statements(text.rstrip("\n")):
         inner = statement.statement if isinstance(statement, Explain) else statement
@@ -71,7 +71,7 @@ def shown(page: str, text: str) -> str:
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
-def test_plans_are_what_they_were(path: Path) -> None:
+def test_plans_match_the_recorded_ones(path: Path) -> None:
     written = STORY.findall(path.read_text())
     assert len(written) == len(re.findall("^=== ", path.read_text(), re.MULTILINE)) > 0
     seen = [shown(path.stem, text).strip("\n") for _, text, _ in written]

@@ -1,7 +1,7 @@
-"""Power cuts: what was written and not synced is short, empty, zero or gone, and the job goes on with exact output.
+"""Power cuts: unsynced writes are truncated, empty, zeroed or lost, and the job resumes with exact output.
 
-A machine dies at each of its job's writes to the store, with the processes on it. Then every file that no manifest
-names is damaged, in the local tier and in the store: leftovers of epochs that are not committed stop no job.
+A machine crashes at each of its job's writes to the store, with its processes. Then every file that no manifest
+references is damaged, in the local tier and in the store: leftovers of uncommitted epochs stop no job.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ DAMAGE: dict[str, Callable[[bytes], bytes | None]] = {
 
 
 class CutStore(WatchedStore):
-    """After so many writes the power is gone."""
+    """Loses power after this many writes."""
 
     def __init__(self, name: str, writes: int) -> None:
         super().__init__(name)
@@ -68,7 +68,7 @@ def tier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def end_processes() -> None:
-    """All that used the tier so far has died."""
+    """All processes that used the tier so far are dead."""
     for store in tiered_store._STORES._used.values():
         for name in store.uploads.pending:
             store.uploads.withdraw(name)
@@ -88,7 +88,7 @@ def prepared(store: MemoryStore, out: Collect, ahead_epochs: int) -> Job:
 
 
 def is_cut(store: CutStore, out: Collect, ahead_epochs: int) -> bool:
-    """Run the job until the power is gone; False if it ends before."""
+    """Run the job until the power cut; False if it ends before."""
     with suppress(StoreError):
         job = prepared(store, out, ahead_epochs)
         job.start()
@@ -110,7 +110,7 @@ def run(store: MemoryStore, out: Collect, ahead_epochs: int) -> None:
 
 
 def lose_power(store: MemoryStore, tier: Path, damage: Callable[[bytes], bytes | None]) -> None:
-    """Damage all files that no manifest names."""
+    """Damage all files that no manifest references."""
     log = ManifestLog(store)
     named = {name for epoch in log.epochs() for name in named_files(log.read(epoch))}
     for name in [name for folder in ("segments", "staged", "specs") for name in store.list(folder)]:
@@ -129,7 +129,7 @@ def lose_power(store: MemoryStore, tier: Path, damage: Callable[[bytes], bytes |
 
 @pytest.mark.parametrize("damage", DAMAGE)
 @pytest.mark.parametrize("ahead_epochs", [0, 3], ids=["in step", "ahead"])
-def test_a_power_cut_at_any_write_costs_what_was_not_committed_and_nothing_else(
+def test_a_power_cut_at_any_write_loses_only_uncommitted_epochs(
     damage: str, ahead_epochs: int, tier: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.CRITICAL)

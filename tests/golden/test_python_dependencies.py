@@ -1,4 +1,4 @@
-"""What pip is asked to install for the tasks, and what users are told where that does not work. No network is used."""
+"""Installing Python packages for the tasks with pip, and the errors if that fails. No network is used."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def test_packages_are_installed_from_the_folder_and_packed_for_the_tasks(require
     assert install_requirements({}) is None
 
 
-def test_a_package_that_the_folder_has_not_is_told_with_what_pip_says(requirements: Path) -> None:
+def test_a_package_missing_from_the_folder_is_reported_with_pips_output(requirements: Path) -> None:
     requirements.write_text("milltaste==2.0\n")
     with pytest.raises(ConfigurationError, match=r"could not be installed in .*milltaste==2\.0.*pip download"):
         install_requirements({"python.requirements": f"{requirements}#{requirements.parent / 'packages'}"})
 
 
-def test_without_a_file_a_folder_or_pip_it_is_said_what_to_do(
+def test_a_missing_file_folder_or_pip_is_reported_with_the_next_step(
     requirements: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(ConfigurationError, match=r"there is no 'absent\.txt'"):
@@ -57,7 +57,7 @@ def test_without_a_file_a_folder_or_pip_it_is_said_what_to_do(
 
 
 class Context:
-    """Remembers what Spark is told to send."""
+    """Records the files that Spark ships."""
 
     def __init__(self) -> None:
         self.sent: list[str] = []
@@ -96,7 +96,7 @@ def test_everything_that_the_settings_name_is_sent_once(files: Path) -> None:
     assert context._python_includes == list(imports.folders)
 
 
-def test_a_file_of_the_same_name_and_another_content_has_a_folder_and_workers_of_its_own(files: Path) -> None:
+def test_files_of_equal_name_and_different_content_get_separate_folders_and_workers(files: Path) -> None:
     context: Any = Context()
     first, workers = shipped(context, files="added.py"), dict(context.environment)
     (files / "added.py").write_text("ONE = 2\n")
@@ -109,7 +109,7 @@ def test_a_file_of_the_same_name_and_another_content_has_a_folder_and_workers_of
     assert not context.environment and not context._python_includes, "a job without files shares the usual workers"
 
 
-def test_archives_are_seen_under_their_names_in_a_folder_of_the_job(files: Path) -> None:
+def test_archives_are_unpacked_under_their_names_in_a_folder_of_the_job(files: Path) -> None:
     imports = [TaskImports(archives=(("in/data", name), ("d", "other"))) for name in ("data-1", "data-2")]
     for name in ("data-1", "data-2", "other"):
         (files / name).mkdir()
@@ -121,13 +121,13 @@ def test_archives_are_seen_under_their_names_in_a_folder_of_the_job(files: Path)
     assert TaskImports().working_folder(str(files)) is None
 
 
-def test_files_that_are_not_there_are_refused_before_anything_is_sent(files: Path) -> None:
+def test_missing_files_are_rejected_before_anything_is_shipped(files: Path) -> None:
     for setting in ({"files": "absent.py"}, {"archives": "absent.zip#data"}):
         with pytest.raises(ConfigurationError, match=r"python\.\w+: there is no file 'absent\.\w+'\. Specify"):
             shipped(Context(), **setting)
 
 
-def test_a_changed_file_of_an_imported_module_is_noticed_once(tmp_path: Path) -> None:
+def test_a_changed_file_of_an_imported_module_is_detected_once(tmp_path: Path) -> None:
     file = tmp_path / "beside.py"
     file.write_text("")
     module = ModuleType("beside")
@@ -147,7 +147,7 @@ def test_a_changed_file_of_an_imported_module_is_noticed_once(tmp_path: Path) ->
         ("apache-flink==2.3.0", r"requires apache-flink==2\.3\.0.*Remove it.*--pyflink"),
     ],
 )
-def test_requirements_that_pin_a_package_of_the_tasks_are_refused_before_the_start(
+def test_requirements_that_pin_a_package_of_the_runtime_are_rejected_before_the_start(
     requirements: Path, line: str, expected: str
 ) -> None:
     name, _, version = line.partition("#")[0].replace(" ", "").partition("==")
@@ -157,7 +157,7 @@ def test_requirements_that_pin_a_package_of_the_tasks_are_refused_before_the_sta
         install_requirements({"python.requirements": f"{requirements}#{requirements.parent / 'packages'}"})
 
 
-def test_a_package_of_the_tasks_that_another_package_needs_is_the_version_that_they_have(requirements: Path) -> None:
+def test_a_runtime_package_required_by_another_stays_at_the_runtimes_version(requirements: Path) -> None:
     packages = requirements.parent / "packages"
     wheel(packages, "cloudpickle", "2.2.0")
     wheel(packages, "cloudpickle", version("cloudpickle"))
@@ -181,12 +181,12 @@ def test_a_package_of_the_tasks_that_another_package_needs_is_the_version_that_t
         "data",
     ],
 )
-def test_an_archive_is_unpacked_within_the_working_directory_or_refused(item: str) -> None:
+def test_an_archive_outside_the_working_directory_is_rejected(item: str) -> None:
     with pytest.raises(ConfigurationError, match=r"Use a relative path|ends with|Rename"):
         archive_target(item)
 
 
-def test_the_calls_of_pyflink_set_the_settings(requirements: Path, tmp_path: Path) -> None:
+def test_pyflinks_methods_set_the_settings(requirements: Path, tmp_path: Path) -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
     packages, archive = tmp_path / "packages", tmp_path / "data.zip"
     zipfile.ZipFile(archive, "w").close()

@@ -1,7 +1,7 @@
-"""Questions that are answered where they arrive: the quick way says what the careful one says.
+"""Queries answered in the event loop: the fast path returns the same answer as the application.
 
-Three quick ways stand beside a careful one: a key's subs in a table beside a scan, windows side by side beside windows
-of any kind, and an answer at hand beside the application's.
+Three fast paths are compared with their references: reading a key's subkeys against a scan, tiled windows against
+general windows, and cached answers against the application's.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ JSON_KEYS = ('"a"', "1", "5.0", "true", "null", "[1]", '{"a":1}', "9" * 30, "1e4
 
 @settings(deadline=None)
 @given(st.lists(st.lists(CHANGE, min_size=1, max_size=6), min_size=1, max_size=4))
-def test_the_subs_of_one_key_are_those_that_a_scan_finds(epochs: list[list[tuple[str, str, int, int]]]) -> None:
+def test_reading_one_keys_subkeys_matches_a_scan(epochs: list[list[tuple[str, str, int, int]]]) -> None:
     store, refs = open_store(f"memory://at-hand-{next(STORES)}"), []
     for number, made in enumerate(epochs, start=1):
         changes = TableChanges(PANES)
@@ -83,7 +83,7 @@ def test_the_subs_of_one_key_are_those_that_a_scan_finds(epochs: list[list[tuple
     ),
     st.sampled_from([0, 15]),
 )
-def test_windows_side_by_side_are_read_quickly_and_are_those_of_the_records(
+def test_tiled_windows_are_read_by_the_fast_path_and_match_the_records(
     epochs: list[list[tuple[str, int, int]]], lateness: int
 ) -> None:
     check_windows("columns that are their results", epochs, "tumbling", lateness, 2)
@@ -107,7 +107,9 @@ def job() -> query.JobView:
     return query.open(f"memory://{store}")
 
 
-def told(job: query.JobView, paths: list[str], headers: dict[str, str], **changes: Any) -> list[tuple[int, Any, Any]]:
+def responses(
+    job: query.JobView, paths: list[str], headers: dict[str, str], **changes: Any
+) -> list[tuple[int, Any, Any]]:
     """Status, ETag and body of each path."""
     app = application(job, ServerSettings(**changes), now_ms=lambda: job.newest().committed_ms + 7)
 
@@ -116,7 +118,7 @@ def told(job: query.JobView, paths: list[str], headers: dict[str, str], **change
             found = [await client.get(f"/v1/jobs/{job.job}/states/{path}", headers=headers) for path in paths]
         return [(one.status_code, one.headers.get("etag"), one.json()) for one in found]
 
-    job.newest()  # so that it is at hand
+    job.newest()  # so that it is cached
     return asyncio.run(ask())
 
 
@@ -135,49 +137,45 @@ PATHS = [
 ]
 
 
-def test_an_answer_at_hand_is_the_one_that_the_application_gives(job: query.JobView) -> None:
-    # What the client has already is looked at by the application alone.
-    expected = told(job, PATHS, {"If-None-Match": '"another"'})
-    assert told(job, PATHS, {}) == told(job, PATHS, {"If-Min-Epoch": str(job.newest().epoch)}) == expected
+def test_a_fast_path_answer_equals_the_applications(job: query.JobView) -> None:
+    # Conditional requests (If-None-Match) are handled only by the application.
+    expected = responses(job, PATHS, {"If-None-Match": '"another"'})
+    assert responses(job, PATHS, {}) == responses(job, PATHS, {"If-Min-Epoch": str(job.newest().epoch)}) == expected
 
 
-def test_keys_as_texts_and_as_json_do_not_pass_the_framework(
-    job: query.JobView, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delattr("millstream.query.server.job_answers.JobAnswers.epoch")  # which the careful way needs
-    still = query.open(job.store.url, follow=False)  # nothing newer is looked for, so that time does not matter
+def test_text_and_json_keys_bypass_the_framework(job: query.JobView, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("millstream.query.server.job_answers.JobAnswers.epoch")  # which the slow path needs
+    still = query.open(job.store.url, follow=False)  # no newer epoch is checked for, so that time does not matter
     paths = ["total/keys/a", "total/keys/%22a%22?key_format=json", f"{UNTYPED}/keys/1?key_format=json"]
-    assert [status for status, _, _ in told(still, [*paths, "total/keys/a?epoch=1"], {})] == [200, 200, 200, 500]
+    assert [status for status, _, _ in responses(still, [*paths, "total/keys/a?epoch=1"], {})] == [200, 200, 200, 500]
 
 
 @pytest.mark.parametrize("asked", ["999999", "-1", "1e3", "9" * 30])
-def test_an_epoch_that_is_not_at_hand_or_no_number_is_the_applications_to_answer(
-    job: query.JobView, asked: str
-) -> None:
+def test_an_uncached_or_invalid_epoch_is_answered_by_the_application(job: query.JobView, asked: str) -> None:
     limits = Limits(min_epoch_wait_s=0.01)
-    (status, _, said), *_ = told(job, ["total/keys/a"], {"If-Min-Epoch": asked}, limits=limits)
+    (status, _, said), *_ = responses(job, ["total/keys/a"], {"If-Min-Epoch": asked}, limits=limits)
     assert (status, said["error"]) == ((412, "too-old") if asked == "999999" else (422, "bad-question"))
 
 
-def test_plain_values_and_windows_side_by_side_are_at_hand_and_nothing_else(job: query.JobView) -> None:
+def test_only_plain_values_and_tiled_windows_have_a_fast_path(job: query.JobView) -> None:
     newest = job.newest()
     assert {state.name for state in newest.states() if newest.is_quick(state.name or "")} == {*QUICK, NAME, UNTYPED}
 
 
-def test_what_a_token_does_not_open_is_not_at_hand_either(job: query.JobView) -> None:
+def test_the_fast_path_enforces_token_rights(job: query.JobView) -> None:
     rights = Rights({hashlib.sha256(b"secret").digest(): Reader("one", ("total",))})
     headers = {"Authorization": "Bearer secret"}
-    found = told(job, ["total/keys/a", "largest/keys/a"], headers, rights=rights)
+    found = responses(job, ["total/keys/a", "largest/keys/a"], headers, rights=rights)
     assert [status for status, _, _ in found] == [200, 403]
 
 
-def test_a_server_of_some_key_groups_has_only_their_keys_at_hand(job: query.JobView) -> None:
+def test_a_server_of_some_key_groups_answers_only_their_keys(job: query.JobView) -> None:
     paths = [f"total/keys/{key}" for key in ("a", "b/c")]
-    held = [told(job, paths, {}, key_groups=groups) for groups in (range(64), range(64, 128))]
+    held = [responses(job, paths, {}, key_groups=groups) for groups in (range(64), range(64, 128))]
     assert sorted(status for found in held for status, _, _ in found) == [200, 200, 421, 421]
 
 
-def test_a_newer_epoch_is_answered_of_a_moment_after_it_is_committed() -> None:
+def test_a_newer_epoch_is_served_shortly_after_its_commit() -> None:
     store = f"at-hand-{next(STORES)}"
     run(program, store=store, epochs=1)
     job = query.open(f"memory://{store}")
@@ -200,11 +198,11 @@ def test_a_newer_epoch_is_answered_of_a_moment_after_it_is_committed() -> None:
     assert epochs == sorted(epochs) and epochs[-1] > epochs[0]
 
 
-# --- looking for a newer epoch ------------------------------------------------------------------------------------
+# --- detecting a newer epoch --------------------------------------------------------------------------------------
 
 
-def test_a_folder_has_nothing_new_until_something_is_put_into_it(tmp_path: Path) -> None:
-    for age_ms in (1, 1_000):  # it has just changed, so that its time may not tell, or is at rest
+def test_a_folder_is_unchanged_until_a_file_is_added(tmp_path: Path) -> None:
+    for age_ms in (1, 1_000):  # it has just changed, so that its mtime is ambiguous, or is at rest
         folder = tmp_path / str(age_ms)
         folder.mkdir()
         (folder / "manifest-1").write_text("")
@@ -215,7 +213,7 @@ def test_a_folder_has_nothing_new_until_something_is_put_into_it(tmp_path: Path)
         assert not listed.has_nothing_new(now_ms)
 
 
-def test_what_leaves_a_folder_is_nothing_new_and_what_comes_afterwards_is(tmp_path: Path) -> None:
+def test_a_removed_file_is_no_news_and_a_file_added_later_is(tmp_path: Path) -> None:
     for name in ("manifest-1", "manifest-2"):
         (tmp_path / name).write_text("")
     listed, now_ms = ListedFolder(), int(os.stat(tmp_path).st_mtime * 1000) + 1_000
@@ -226,7 +224,7 @@ def test_what_leaves_a_folder_is_nothing_new_and_what_comes_afterwards_is(tmp_pa
     assert not listed.has_nothing_new(now_ms)
 
 
-def test_a_folder_that_is_elsewhere_or_gone_is_listed_again(tmp_path: Path) -> None:
+def test_a_moved_or_missing_folder_is_listed_again(tmp_path: Path) -> None:
     listed, now_ms = ListedFolder(), int(os.stat(tmp_path).st_mtime * 1000) + 1_000
     listed.note(None, now_ms)
     assert not listed.has_nothing_new(now_ms)
@@ -238,32 +236,32 @@ def test_a_folder_that_is_elsewhere_or_gone_is_listed_again(tmp_path: Path) -> N
     assert not listed.has_nothing_new(now_ms)
 
 
-def test_epochs_of_a_local_store_are_at_hand_until_there_is_a_newer_one(tmp_path: Path) -> None:
+def test_epochs_of_a_local_store_are_cached_until_a_newer_one_exists(tmp_path: Path) -> None:
     source, target = open_store("memory://" + (store := f"at-hand-{next(STORES)}")), open_store(str(tmp_path))
 
-    def go_on(epochs: int | None) -> None:
+    def resume(epochs: int | None) -> None:
         run(program, store=store, epochs=epochs)
         for name in source.list(""):
             if not target.exists(name):
                 target.put(name, source.get(name))
 
-    go_on(1)
+    resume(1)
     job = query.open(str(tmp_path))
     first = job.newest()
     time.sleep(0.12)  # the folder comes to rest
     job.newest()  # and is listed
     time.sleep(0.05)
     assert job.known_newest() is first
-    go_on(None)
+    resume(None)
     time.sleep(0.05)
     assert job.known_newest() is None and job.newest().epoch > first.epoch
 
 
-# --- what is written ----------------------------------------------------------------------------------------------
+# --- writes to the transport --------------------------------------------------------------------------------------
 
 
 class Written:
-    """A transport that remembers what was written at once."""
+    """A transport that records each write."""
 
     def __init__(self) -> None:
         self.parts: list[bytes] = []
@@ -275,7 +273,7 @@ class Written:
         return False
 
 
-def test_an_answer_of_known_length_is_written_at_once_and_the_head_of_a_stream_does_not_wait() -> None:
+def test_an_answer_of_known_length_is_one_write_and_a_streams_head_is_sent_immediately() -> None:
     known, stream = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\n"
     for head, parts in ((known, [known + b"ab"]), (stream, [stream, b"ab"])):
         transport = Written()

@@ -1,4 +1,4 @@
-"""Queries inside expressions, wherever they stand: after every epoch the answer is that of a batch engine."""
+"""Subqueries in every position of an expression match the batch engine's answer after every epoch."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from random import Random
 
 import pytest
-from changing_tables import Life, check_every_epoch, random_changelog
+from changing_tables import RunPlan, check_every_epoch, random_changelog
 from random_queries_inside import random_query_inside
 
 from millstream.common.types import Row
@@ -44,7 +44,7 @@ VALUES = (
     "SELECT k, (SELECT t.v + MAX(v) FROM u WHERE u.k = t.k), (SELECT MAX(v + t.v) FROM u WHERE u.k < t.k) FROM t",
     "SELECT k, (SELECT DISTINCT k + 1 FROM u WHERE u.k = t.k) FROM t",
     "SELECT k, (SELECT n FROM (SELECT k AS kk, COUNT(*) AS n FROM u GROUP BY k) q WHERE q.kk = t.k) FROM t",
-    # A key that the planner does not know: rows are counted, and of one that is updated only the new one is there.
+    # A key unknown to the planner: rows are counted, and after an update only the new one is present.
     "SELECT k, (SELECT m FROM (SELECT k + 0 AS kk, MAX(v) AS m FROM u GROUP BY k) q WHERE q.kk = t.k) FROM t",
     "SELECT k, (SELECT n FROM (SELECT COUNT(*) + 0 AS n, k + 0 AS kk FROM u GROUP BY k) q WHERE q.kk = t.k) FROM t",
     "SELECT (SELECT MAX(n) FROM (SELECT COUNT(*) AS n FROM u WHERE u.k = t.k) AS q) FROM t",
@@ -89,7 +89,7 @@ NESTED = (
 )
 
 
-# Columns around a query where it selects its own: also the slip of a name that only the query around has.
+# Correlated columns in the subquery's SELECT: also the slip of a name that only the outer query has.
 OUTER_COLUMNS = (
     "SELECT k, v FROM t WHERE x IN (SELECT t.x FROM u)",
     "SELECT k, v FROM t WHERE v NOT IN (SELECT t.v FROM u WHERE u.k = t.k)",
@@ -99,7 +99,7 @@ OUTER_COLUMNS = (
     "SELECT t.k, l.a, l.b FROM t, LATERAL (SELECT t.v AS a, u.v AS b FROM u WHERE u.k = t.k) AS l",
     "SELECT t.k, l.a FROM t LEFT JOIN LATERAL (SELECT t.v + u.v AS a FROM u WHERE u.k < t.k) AS l ON l.a > 0",
 )
-# Rows made of each row, of which the arguments, the conditions or the queries beside them name columns further out.
+# LATERAL rows whose arguments, conditions or neighbouring subqueries name outer columns.
 MADE_OF_OUTER_ROWS = (
     "SELECT k FROM t WHERE EXISTS (SELECT 1 FROM UNNEST(ARRAY[t.k, 2]) AS q(e) WHERE q.e > 1)",
     "SELECT k, (SELECT SUM(q.e) FROM UNNEST(ARRAY[t.k, 2]) AS q(e) WHERE q.e < t.v) FROM t",
@@ -114,7 +114,7 @@ MADE_OF_OUTER_ROWS = (
 )
 
 
-# USING and NATURAL of rows made of each row; DuckDB's UNNEST takes no USING.
+# USING and NATURAL with LATERAL rows; DuckDB's UNNEST does not support USING.
 USING = {
     "SELECT k, t.v, l.x FROM t JOIN LATERAL (SELECT k, x FROM u WHERE u.v > t.v) l USING (k)": "",
     "SELECT k, t.v, l.x FROM t LEFT JOIN LATERAL (SELECT u.k, u.x FROM u WHERE u.v > t.v) l USING (k)": "",
@@ -125,19 +125,19 @@ USING = {
 
 
 @pytest.mark.parametrize("query", USING)
-def test_using_compares_with_rows_made_of_each_row(query: str) -> None:
+def test_using_joins_lateral_rows(query: str) -> None:
     _check(Random(query), query, only_grows=False, oracle=USING[query] or None)
 
 
 @pytest.mark.parametrize(
     "query", [*MARKS, *QUANTIFIED, *VALUES, *CLAUSES, *NESTED, *OUTER_COLUMNS, *MADE_OF_OUTER_ROWS]
 )
-def test_a_query_inside_is_the_batch_answer_after_every_epoch(query: str) -> None:
+def test_a_subquery_matches_the_batch_answer_after_every_epoch(query: str) -> None:
     _check(Random(query), query, only_grows=False)
 
 
 @pytest.mark.parametrize("tens", range((SEEDS + 9) // 10))
-def test_random_queries_inside_are_the_batch_answer_after_every_epoch(tens: int) -> None:
+def test_random_subqueries_match_the_batch_answer_after_every_epoch(tens: int) -> None:
     for seed in range(10 * tens, min(SEEDS, 10 * tens + 10)):
         random = Random(f"{FAMILY} {seed}")
         _check(random, random_query_inside(random), random.random() < 0.3)
@@ -146,6 +146,6 @@ def test_random_queries_inside_are_the_batch_answer_after_every_epoch(tens: int)
 def _check(random: Random, query: str, only_grows: bool, oracle: str | None = None) -> None:
     size = random.choice((2, 6, 10))
     tables = {name: random_changelog(random, 3, size, only_grows=only_grows, both_zeros=True) for name in ("t", "u")}
-    # Of no rows at all an aggregate has a row in batch engines, and none in a stream.
+    # For no rows a global aggregate emits a row in batch engines, and none in a stream.
     tables["t"].epochs[0].append(Row(1, 1, "a", 0.5))
-    check_every_epoch(query, tables, Life.random(random, 3), only_grows=only_grows, oracle=oracle)
+    check_every_epoch(query, tables, RunPlan.random(random, 3), only_grows=only_grows, oracle=oracle)

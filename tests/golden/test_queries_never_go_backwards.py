@@ -1,7 +1,7 @@
-"""Readers beside a job that is crashed, stopped, rescaled and resumed, and keeps next to nothing of its past.
+"""Readers of a job that is crashed, stopped, rescaled and resumed, and retains almost no earlier epochs.
 
-Every epoch counts each key once more, so all counts of one answer must be the same number; and whatever a reader has
-seen, it never sees less. Readers come and go, as replicas that are rolled do.
+Every epoch counts each key once more, so all counts of one answer must be equal; and a reader never sees counts
+decrease. Readers are replaced, as in a rolling restart of replicas.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ROUNDS, READERS = 30, 4
 
 
 class Reader(threading.Thread):
-    """Asks for all keys again and again, through views that it opens anew now and then."""
+    """Repeatedly queries all keys, through views that it reopens now and then."""
 
     def __init__(self, store: str, seed: int, done: threading.Event) -> None:
         super().__init__(daemon=True)
@@ -41,15 +41,15 @@ class Reader(threading.Thread):
         try:
             job = query.open(f"memory://{self._store}")
             while not self._done.is_set():
-                self._ask(job.newest())
+                self._query(job.newest())
                 if self._random.random() < 0.1:
                     job = query.open(f"memory://{self._store}")
                 time.sleep(self._random.random() / 100)
-            self._ask(job.wait_for(job.epochs()[-1], 10))
+            self._query(job.wait_for(job.epochs()[-1], 10))
         except BaseException as failure:
             self.failure = failure
 
-    def _ask(self, view: query.EpochView) -> None:
+    def _query(self, view: query.EpochView) -> None:
         answers = view.get_many("counts", KEYS)
         assert [view.get("counts", key) for key in KEYS] == answers
         self.answers.append((view.epoch, [number for _, number in answers]))
@@ -61,7 +61,7 @@ def plus(one: tuple[str, int], other: tuple[str, int]) -> tuple[str, int]:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_counts_never_decrease_and_belong_to_one_epoch(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    # The past is collected after every epoch, under the readers.
+    # Garbage collection runs after every epoch, concurrently with the readers.
     monkeypatch.setattr(Sweeper, "__init__", partialmethod(Sweeper.__init__, every_epochs=1))
     chance, store, done = random.Random(seed), f"query-linear-{next(STORES)}", threading.Event()
     items: list[Any] = []

@@ -1,5 +1,6 @@
-"""Random queries, from text to rows: parsed, bound, optimised, lowered and run in memory, they give what the plan as it
-was written means (`plan_interpreter`)."""
+"""Random queries, from text to rows: parsed, bound, optimised, lowered and run in memory, they match the interpretation
+of the unoptimised plan (`plan_interpreter`).
+"""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ def as_values(row: Row) -> Row:
 
 
 def plain(value: Any) -> Any:
-    """A value as both sides show it: rows as tuples, moments without a zone."""
+    """A value in the form that both sides share: rows as tuples, timestamps without a zone."""
     if isinstance(value, dict):
         return tuple(plain(value[name]) for name in sorted(value))
     if type(value).__name__ == "Row":
@@ -57,7 +58,7 @@ def plain(value: Any) -> Any:
 
 @settings(suppress_health_check=list(HealthCheck))
 @given(random_queries(), rows)
-def test_a_query_gives_what_it_means(text: str, emitted_rows: list[Row]) -> None:
+def test_a_query_matches_the_plan_interpreter(text: str, emitted_rows: list[Row]) -> None:
     session = session_over(emitted_rows)
     relation = bind_query(parse_query(text), session)
     expected = [tuple(plain(value) for value in row) for row in rows_of(relation, {"t": emitted_rows})]

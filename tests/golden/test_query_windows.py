@@ -1,7 +1,7 @@
-"""Windows in flight: a key's open windows, as any of the three operators keeps them, are what the records so far say.
+"""Queries of open windows: a key's open windows, as any of the three operators stores them, match the records so far.
 
-The model is plain: every record is in the windows that hold its time; a window is open until the watermark has passed
-its last millisecond, and allowed lateness with it.
+The model: every record belongs to the windows that contain its time; a window is open until the watermark passes its
+end plus the allowed lateness.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ def asked(build: Any, **options: Any) -> query.JobView:
 @pytest.mark.parametrize("operation", list(OPERATIONS))
 @settings(deadline=None, max_examples=3)
 @given(TIMED_EPOCHS, st.sampled_from(list(WINDOWS)), st.sampled_from([0, 15]), st.sampled_from([1, 2]))
-def test_open_windows_are_those_of_the_records_so_far(
+def test_open_windows_match_the_records_so_far(
     operation: str, epochs: list[list[tuple[str, int, int]]], windows: str, lateness: int, parallelism: int
 ) -> None:
     check_windows(operation, epochs, windows, lateness, parallelism)
 
 
-def test_all_ready_aggregates_tell_what_they_come_to_so_far() -> None:
+def test_all_built_in_aggregates_report_their_current_value() -> None:
     def build(env: StreamExecutionEnvironment) -> None:
         keyed = stamped(env, [record("a", 1, 4), record("a", 3, 7), EPOCH, record("a", 4, 1)]).key_by("key")
         keyed.window(TumblingEventTimeWindows.of(ms(20))).queryable(NAME).aggregate(TOTALS).sink_to(Collect())
@@ -75,7 +75,7 @@ def test_all_ready_aggregates_tell_what_they_come_to_so_far() -> None:
 
 
 @pytest.mark.parametrize("operation", ["columns", "reduce", "records"])
-def test_a_late_record_shows_in_the_next_epoch(operation: str) -> None:
+def test_a_late_record_is_visible_in_the_next_epoch(operation: str) -> None:
     apply, shown = OPERATIONS[operation]
 
     def build(env: StreamExecutionEnvironment) -> None:
@@ -93,7 +93,7 @@ def test_a_late_record_shows_in_the_next_epoch(operation: str) -> None:
 
 
 @pytest.mark.parametrize("operation", ["reduce", "aggregate", "records"])
-def test_sessions_are_told_with_their_merged_bounds(operation: str) -> None:
+def test_sessions_are_reported_with_their_merged_bounds(operation: str) -> None:
     apply, shown = OPERATIONS[operation]
 
     def build(env: StreamExecutionEnvironment) -> None:
@@ -110,7 +110,7 @@ def test_sessions_are_told_with_their_merged_bounds(operation: str) -> None:
         assert sums(second, "nobody", shown) == []
 
 
-def test_windows_by_the_clock_are_open_until_it_has_passed() -> None:
+def test_processing_time_windows_are_open_until_their_end() -> None:
     clock = ManualClock(1_005)
 
     def build(env: StreamExecutionEnvironment) -> None:
@@ -123,7 +123,7 @@ def test_windows_by_the_clock_are_open_until_it_has_passed() -> None:
         assert sums(view, "a", lambda result: result["n"]) == [(1_000, 1_100, 7)]
 
 
-def test_the_accumulator_of_an_own_function_says_that_it_is_one() -> None:
+def test_a_user_defined_accumulator_is_marked_as_such() -> None:
     store = f"test-query-windows-{next(STORES)}"
 
     def build(env: StreamExecutionEnvironment) -> None:
@@ -147,7 +147,7 @@ def test_windows_of_a_whole_stream_have_the_one_key_zero() -> None:
         assert sums(view, 0, lambda result: result["n"]) == [(0, 20, 9)]
 
 
-def test_windows_are_not_values_and_states_of_windows_are_not_queryable() -> None:
+def test_windows_are_not_values_and_per_window_state_is_not_queryable() -> None:
     class Remembers(ProcessWindowFunction):  # type: ignore[type-arg]
         def process(self, key: str, context: Any, elements: Iterable[Row]) -> Iterable[Any]:
             descriptor = ValueStateDescriptor("seen", Types.LONG())

@@ -1,4 +1,4 @@
-"""Many random expressions: compiled programs agree with the slow way, on few rows and on many."""
+"""Many random expressions: compiled programs match the reference interpreter, on few rows and on many."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from inputs.random_expressions import both_agree_for
 
 
 @pytest.mark.parametrize("start", range(0, 16_000, 2_000))
-def test_programs_agree_with_the_slow_way(start: int) -> None:
+def test_compiled_programs_match_the_reference(start: int) -> None:
     for seed in range(start, start + 2_000):
         try:
             both_agree_for(seed)
@@ -17,5 +17,5 @@ def test_programs_agree_with_the_slow_way(start: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(1_000_000, 1_000_020))
-def test_programs_agree_with_the_slow_way_on_many_rows(seed: int) -> None:
+def test_compiled_programs_match_the_reference_on_many_rows(seed: int) -> None:
     both_agree_for(seed, rows_max=3_000)

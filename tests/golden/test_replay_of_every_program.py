@@ -1,7 +1,7 @@
-"""Every epoch of every program replays to what was committed, at several parallelisms, and after a restore.
+"""Every epoch of every program replays to its committed result, at several parallelisms, and after a restore.
 
-What is behind the first source is all of a program, so one replay compares every operator: counts, event time, states,
-output. None of these programs asks a clock or a die; a difference is a fault of the replay, or of the engine.
+All operators are downstream of the first source, so one replay compares every operator: counts, event time, states,
+output. None of these programs reads a clock or a random source; a difference is a bug of the replay, or of the engine.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def replayed(name: str, store: str, epoch: int, source: Script | None = None, ba
 
 @pytest.mark.parametrize("parallelism", [1, 3])
 @pytest.mark.parametrize("name", EVERY)
-def test_every_epoch_replays_to_what_was_committed(name: str, parallelism: int) -> None:
+def test_every_epoch_replays_to_its_committed_result(name: str, parallelism: int) -> None:
     store = f"replayed-{next(_STORES)}"
     run(lambda env: EVERY[name].add(env, Collect(), numbers()), parallelism=parallelism, epoch_records=12, store=store)
     log = ManifestLog(MemoryStore(store))
@@ -54,7 +54,7 @@ def test_every_epoch_replays_to_what_was_committed(name: str, parallelism: int) 
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_every_epoch_replays_from_what_was_recorded(name: str) -> None:
+def test_every_epoch_replays_from_recorded_input(name: str) -> None:
     store = f"replayed-{next(_STORES)}"
 
     def build(env: StreamExecutionEnvironment) -> None:
@@ -82,7 +82,7 @@ def test_the_epoch_of_a_batch_job_replays(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_the_first_epoch_after_another_parallelism_replays(name: str) -> None:
+def test_the_first_epoch_after_a_rescale_replays(name: str) -> None:
     store = f"replayed-{next(_STORES)}"
     run(lambda env: EVERY[name].add(env, Collect(), numbers()), parallelism=3, epoch_records=9, epochs=2, store=store)
     run(lambda env: EVERY[name].add(env, Collect(), numbers()), parallelism=2, epoch_records=9, store=store)

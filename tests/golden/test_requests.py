@@ -1,4 +1,6 @@
-"""Requests to a running job: obeyed once and answered, and whatever is asked, the job goes on and hears the next."""
+"""Requests to a running job: each is executed once and answered, and an invalid one neither fails the job nor blocks
+the next.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ def new_store() -> MemoryStore:
 
 @contextmanager
 def serving(store: Store, call: Callable[..., str], unfetched_s: float = 60.0) -> Iterator[None]:
-    """A server whose one command is `stop`."""
+    """A server whose only command is `stop`."""
     commands = {"stop": Command(call, {"n": Parameter(int)})}
     server = RequestServer(store, commands, unfetched_s=unfetched_s, every_s=0.01).start()
     try:
@@ -56,10 +58,10 @@ def until(is_so: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-# --- asked and answered ---------------------------------------------------------------------------------------
+# --- request and response -------------------------------------------------------------------------------------
 
 
-def test_a_request_is_obeyed_once_and_answered() -> None:
+def test_a_request_is_executed_once_and_answered() -> None:
     store, heard = new_store(), []
     with serving(store, lambda n: heard.append(n) or f"at {n}"):
         assert Mailbox(store).send("stop", {"n": 3}, now_ms=5, timeout_s=60) == "at 3"
@@ -68,7 +70,7 @@ def test_a_request_is_obeyed_once_and_answered() -> None:
         assert heard == [3] and not store.list("control")
 
 
-def test_what_a_command_raises_is_the_answer() -> None:
+def test_an_exception_of_a_command_is_the_answer() -> None:
     def refuse() -> str:
         raise ProgramError("stop: not now")
 
@@ -77,24 +79,24 @@ def test_what_a_command_raises_is_the_answer() -> None:
         Mailbox(store).send("stop", {}, now_ms=5, timeout_s=60)
 
 
-def test_a_request_that_nobody_takes_up_is_taken_back() -> None:
+def test_a_request_without_a_response_is_withdrawn() -> None:
     store = new_store()
     with pytest.raises(JobFailedError, match=r"stop: no running job answered .* Is it running\?"):
         Mailbox(store).send("stop", {"drain": False}, now_ms=5, timeout_s=0.01)
     assert not store.list("control")
 
 
-# --- what is old is told by what the job saw, never by clocks --------------------------------------------------
+# --- age is measured by the job's observations, never by clocks ------------------------------------------------
 
 
-def test_an_asker_whose_clock_is_an_hour_or_a_century_behind_is_heard() -> None:
+def test_a_client_whose_clock_is_an_hour_or_a_century_behind_is_served() -> None:
     store = new_store()
     with serving(store, lambda: "stopped"):
         for now_ms in (SystemClock().now_ms() - 3_600_000, 0, SystemClock().now_ms() + 3_600_000):
             assert Mailbox(store).send("stop", {}, now_ms, timeout_s=60) == "stopped"
 
 
-def test_a_request_from_before_the_job_ran_is_refused_however_new_it_says_it_is() -> None:
+def test_a_request_older_than_the_run_is_rejected_whatever_its_timestamp() -> None:
     store, heard = new_store(), []
     store.put(request_name("a1"), seal("request", 1, {**WHOLE, "created_ms": SystemClock().now_ms() + 10**9}))
     with serving(store, lambda: heard.append(1) or "stopped"):
@@ -104,10 +106,10 @@ def test_a_request_from_before_the_job_ran_is_refused_however_new_it_says_it_is(
         assert Mailbox(store).send("stop", {}, 0, timeout_s=60) == "stopped" and heard == [1]
 
 
-def test_a_question_from_before_the_job_ran_is_answered() -> None:
-    """`millstream savepoint` asks while the driver starts."""
+def test_a_query_older_than_the_run_is_answered() -> None:
+    """`millstream savepoint` sends its request while the driver starts."""
     store = new_store()
-    store.put(request_name("q1"), asked(command="newest", arguments={})("q1"))
+    store.put(request_name("q1"), request_document(command="newest", arguments={})("q1"))
     server = RequestServer(store, {"newest": Command(lambda: "7", is_question=True)}, every_s=0.01).start()
     try:
         until(lambda: store.exists(answer_name("q1")) and answer_of(store.get(answer_name("q1"))).done)
@@ -116,12 +118,12 @@ def test_a_question_from_before_the_job_ran_is_answered() -> None:
         server.close()
 
 
-def test_an_error_names_what_the_user_wants() -> None:
+def test_an_error_names_the_requested_command() -> None:
     with pytest.raises(JobFailedError, match=r"^savepoint: no running job answered"):
         Mailbox(new_store()).send("published", {}, 0, timeout_s=0.01, purpose="savepoint")
 
 
-def test_requests_and_answers_whose_asker_is_gone_are_removed() -> None:
+def test_requests_and_answers_of_gone_clients_are_removed() -> None:
     store = new_store()
     store.put(request_name("old"), seal("request", 1, {**WHOLE, "id": "old"}))
     store.put(answer_name("orphan"), seal("answer", 1, {"done": True, "ok": True, "text": ""}))
@@ -129,34 +131,34 @@ def test_requests_and_answers_whose_asker_is_gone_are_removed() -> None:
         until(lambda: not store.list("control"))
 
 
-# --- what cannot be obeyed is refused in words -----------------------------------------------------------------
+# --- invalid requests are rejected with a message ---------------------------------------------------------------
 
 
-def asked(kind: str = "request", version: int = 1, **changes: Any) -> Callable[[str], bytes]:
-    """Makes a document of its id, with these fields changed."""
+def request_document(kind: str = "request", version: int = 1, **changes: Any) -> Callable[[str], bytes]:
+    """Returns a function from an id to a request document with these fields replaced."""
     return lambda id: seal(kind, version, {**WHOLE, "id": id, **changes})
 
 
 REFUSALS: tuple[tuple[Callable[[str], bytes], str], ...] = (
-    (asked(unless="busy"), "has a field 'unless', which is not known here"),
-    (asked(version=2), "written by a newer Millstream"),
+    (request_document(unless="busy"), "has a field 'unless', which is not known here"),
+    (request_document(version=2), "written by a newer Millstream"),
     (lambda id: seal("request", 1, {"id": id, "created_ms": 1}), "has no field 'command'"),
-    (asked(command=["stop"]), "field 'command' of the request is ['stop']"),
-    (asked(arguments="n=1"), "field 'arguments' of the request is 'n=1', expected dict"),
-    (asked(created_ms=True), "field 'created_ms' of the request is True"),
-    (asked(id="../job"), "called '../job' but stored under"),
-    (asked(arguments={"n": 2.5}), "found 2.5 for 'n', expected a whole number"),
-    (asked(arguments={"n": True}), "found True for 'n', expected a whole number"),
-    (asked(arguments={"m": 1}), "found the argument 'm', which is unknown"),
-    (lambda id: asked()(id).replace(b"stop", b"halt"), "checksum does not match"),
-    (asked("pin"), "it is a millstream-pin-1"),
+    (request_document(command=["stop"]), "field 'command' of the request is ['stop']"),
+    (request_document(arguments="n=1"), "field 'arguments' of the request is 'n=1', expected dict"),
+    (request_document(created_ms=True), "field 'created_ms' of the request is True"),
+    (request_document(id="../job"), "called '../job' but stored under"),
+    (request_document(arguments={"n": 2.5}), "found 2.5 for 'n', expected a whole number"),
+    (request_document(arguments={"n": True}), "found True for 'n', expected a whole number"),
+    (request_document(arguments={"m": 1}), "found the argument 'm', which is unknown"),
+    (lambda id: request_document()(id).replace(b"stop", b"halt"), "checksum does not match"),
+    (request_document("pin"), "it is a millstream-pin-1"),
     (lambda id: b"[]", "is not a complete request"),
     (lambda id: b"", "is not a complete request"),
     (lambda id: b"\xff\xfe", "is not a complete request"),
 )
 
 
-def test_requests_that_cannot_be_understood_are_answered_and_the_next_one_is_heard() -> None:
+def test_malformed_requests_are_answered_and_the_next_one_is_served() -> None:
     store, heard = new_store(), []
     with serving(store, lambda n=0: heard.append(n) or "stopped"):
         ids = [f"a{at}" for at in range(1, 1 + len(REFUSALS))]
@@ -176,7 +178,7 @@ def test_requests_that_cannot_be_understood_are_answered_and_the_next_one_is_hea
         st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text("ab./"), st.just({})),
     )
 )
-def test_any_document_is_a_request_or_refused(fields: dict[str, Any]) -> None:
+def test_any_document_is_a_valid_request_or_rejected(fields: dict[str, Any]) -> None:
     for data in (seal("request", 1, fields), seal("request", 1, {**WHOLE, **fields})):
         try:
             request = request_of(data, "a1")
@@ -185,7 +187,7 @@ def test_any_document_is_a_request_or_refused(fields: dict[str, Any]) -> None:
         assert (request.id, type(request.command), type(request.arguments)) == ("a1", str, dict)
 
 
-def test_a_stray_file_among_the_requests_is_left_alone() -> None:
+def test_a_stray_file_among_the_requests_is_ignored() -> None:
     store = new_store()
     with serving(store, lambda: "stopped"):
         store.put("control/notes.txt", b"")
@@ -194,7 +196,7 @@ def test_a_stray_file_among_the_requests_is_left_alone() -> None:
     assert store.list("control") == ["control/=2E=2E.json", "control/notes.txt"]
 
 
-def test_a_request_that_may_not_be_read_does_not_hide_the_others() -> None:
+def test_an_unreadable_request_does_not_block_the_others() -> None:
     class Closed(MemoryStore):
         def get(self, name: str) -> bytes:
             if name == request_name("0"):
@@ -207,8 +209,8 @@ def test_a_request_that_may_not_be_read_does_not_hide_the_others() -> None:
         assert Mailbox(store).send("stop", {}, 0, timeout_s=60) == "stopped"
 
 
-def test_a_failure_of_the_hearing_itself_does_not_end_it() -> None:
-    class Stumbling(MemoryStore):
+def test_a_failure_of_the_request_loop_does_not_end_it() -> None:
+    class FailingList(MemoryStore):
         looks = 0
 
         def list(self, prefix: str) -> list[str]:
@@ -217,7 +219,7 @@ def test_a_failure_of_the_hearing_itself_does_not_end_it() -> None:
                 raise RuntimeError("a mistake of ours")
             return super().list(prefix)
 
-    store = Stumbling(f"requests-{next(_STORES)}")
+    store = FailingList(f"requests-{next(_STORES)}")
     with serving(store, lambda: "stopped"):
         assert Mailbox(store).send("stop", {}, 0, timeout_s=60) == "stopped"
 
@@ -242,7 +244,7 @@ def running(tmp_path: Path) -> Iterator[Job]:
         job.wait(60)
 
 
-def test_a_job_survives_every_bad_request_and_tells_who_asked(running: Job, tmp_path: Path) -> None:
+def test_a_job_survives_every_bad_request_and_answers_it(running: Job, tmp_path: Path) -> None:
     mailbox = Mailbox(running.store)
     for command, arguments, reason in (
         ("rescale", {"parallelism": 2.5}, "found 2.5 for 'parallelism', expected a whole number"),
@@ -266,7 +268,7 @@ def test_a_job_survives_every_bad_request_and_tells_who_asked(running: Job, tmp_
     assert not (tmp_path / "outside").exists() and not (tmp_path.parent / "outside").exists()
 
 
-def test_an_answer_waits_for_a_store_that_is_away_for_a_moment() -> None:
+def test_an_answer_is_retried_while_the_store_is_unavailable() -> None:
     away = threading.Event()
 
     class Flaky(MemoryStore):

@@ -1,4 +1,4 @@
-"""Sessions of SQL, in columns, are those that a reader would cut by hand: event by event, whatever the epochs."""
+"""Columnar SQL sessions match sessions computed event by event, whatever the epochs."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ QUERIES = (
 
 
 class ByTime:
-    """The time of a row."""
+    """The timestamp of a row."""
 
     def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
         return int(value[1])
 
 
 def sessions_of(rows: list[tuple[Any, int, int]]) -> list[tuple[Any, ...]]:
-    """The slow way: rows of a key in the order of their times, cut where more than the gap lies between two."""
+    """The reference: rows of a key in time order, split if two are further apart than the gap."""
     found: list[tuple[Any, ...]] = []
     for key in {row[0] for row in rows}:
         of_key = sorted(row[1:] for row in rows if row[0] == key)
@@ -67,7 +67,7 @@ def random_input(seed: int) -> tuple[list[tuple[Any, int, int]], list[Any]]:
     for _ in range(random.choice((5, 60))):
         for _ in range(random.randrange(6)):
             now += random.choice((0, 100, 400, 900, 1_000, 1_001, 2_500))
-            # Never later than the watermark waits for.
+            # Never later than the watermark delay.
             row = (random.choice(("a", "b", None)), max(0, now - random.randrange(BOUND_MS)), random.randrange(9))
             rows.append(row)
             items.append(Row(*row))
@@ -97,7 +97,7 @@ def answer(query: str, items: list[Any], parallelism: int) -> list[Any]:
 
 @pytest.mark.parametrize("query", QUERIES, ids=["legacy", "tvf"])
 @pytest.mark.parametrize("seed", range(6))
-def test_sessions_are_those_of_the_slow_way_wherever_epochs_are_cut(query: str, seed: int) -> None:
+def test_sessions_match_the_reference_wherever_epochs_are_cut(query: str, seed: int) -> None:
     rows, items = random_input(seed)
     given = []
     for key, start, end, *rest in answer(query, items, seed % 3 + 1):
@@ -117,7 +117,7 @@ def grouped(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_rows_of_sessions_are_grouped_by_other_columns_than_the_partition(seed: int) -> None:
+def test_session_rows_are_grouped_by_other_columns_than_the_partition(seed: int) -> None:
     rows, items = random_input(seed)
     within = rows_in_sessions(rows)
     bounds = [
@@ -135,7 +135,7 @@ def test_rows_of_sessions_are_grouped_by_other_columns_than_the_partition(seed: 
             grouped([(start, end, v) for _, _, v, start, end in within if v > 4]),
         ),
         (
-            # A row that is left out is of its session all the same: it may be what holds it together.
+            # A filtered row still belongs to its session: it may connect its neighbours.
             "SELECT window_start, window_end, k, COUNT(*), SUM(v) FROM {} WHERE v > 4 "
             "GROUP BY k, window_start, window_end",
             grouped([(start, end, k, v) for k, _, v, start, end in within if v > 4]),

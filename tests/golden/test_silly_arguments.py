@@ -1,5 +1,5 @@
-"""Whatever a program passes to the API, it is taken, or refused in our words, or by Python because the call does not
-have that shape: no call fails inside of ours with an error that names a line of ours.
+"""Every argument is accepted, rejected with our message, or rejected by Python because the call has the wrong shape: no
+call fails inside our code with an unrelated error.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ MADE: tuple[type, ...] = (
     Configuration, DataGeneratorSource, ListStateDescriptor, MapStateDescriptor, NumberSequenceSource, OutputTag, Row,
     SimpleStringSchema, StreamExecutionEnvironment, ValueStateDescriptor,
 )  # fmt: skip
-# They would start a job, or read settings: what a program asks of them is no mistake of its shape.
+# They would start a job, or read settings: errors of these are not about the shape of a call.
 NOT_CALLED = (
     "execute",
     "execute_async",
@@ -109,7 +109,7 @@ READS = ("get", "contains_key", "remove_config")
 
 
 def argument_lists(function: Callable[..., Any]) -> Iterator[tuple[Any, ...]]:
-    """No argument, each silly one, and some of the pairs and triples."""
+    """No argument, each silly one, and some pairs and triples."""
     kinds = [parameter.kind for parameter in inspect.signature(function).parameters.values()]
     places = sum(kind is inspect.Parameter.POSITIONAL_OR_KEYWORD for kind in kinds)
     count = 3 if inspect.Parameter.VAR_POSITIONAL in kinds else min(3, places)
@@ -129,7 +129,7 @@ def failures_inside(function: Callable[[], Callable[..., Any]]) -> list[str]:
             continue
         except Exception as error:
             inside = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.startswith(OURS)]
-            if inside and not isinstance(error, ValueError):  # values that PyFlink refuses so, as a Row's
+            if inside and not isinstance(error, ValueError):  # values that PyFlink rejects alike, such as a Row's
                 found.append(
                     f"{arguments!r}: {type(error).__name__}: {error} ({inside[-1].filename}:{inside[-1].lineno})"
                 )

@@ -1,4 +1,4 @@
-"""Several sinks of one job write to one folder, each from the same tasks: all rows are there, each once."""
+"""Several sinks of one job write to one folder from the same tasks: every row is published once."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Every stateful program, saved in the middle and started from there: at another parallelism, changed, crashing on the
-way, in its own store, in a new one and from a savepoint. There is one golden answer.
+"""Every stateful program, saved half-way and restored: at another parallelism, changed, crashing during the restore, in
+its own store, in a new one and from a savepoint. There is one golden answer.
 
-The whole matrix is large: of parallelisms and places, one pair is drawn for every program, change and fate, others
-in every run. HYPOTHESIS_PROFILE=thorough runs all of them. A failing case says its seed in its id.
+The whole matrix is large: for every program, change and fate one pair of parallelism and place is drawn at random in
+every run. HYPOTHESIS_PROFILE=thorough runs all of them. A failing case has its seed in its id.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ CHANGES = ("none", "operator", "types")
 RESCALED = ((2, 2), (1, 3), (3, 2))
 PLACES = ("own store", "new store", "savepoint")
 
-# What these keep holds no int64 that could have been narrower, or may not change: ready aggregates of open windows, and
-# what goes round a loop.
+# The state of these has no int64 that could have been narrower, or must not change: built-in aggregates of open
+# windows, and records in a loop.
 NOT_WIDENED = (
     "alarms",
     "sliding windows",
@@ -71,7 +71,7 @@ NOT_WIDENED = (
 
 @dataclass(frozen=True)
 class Case:
-    """How a program is restored. `writes`: after how many writes the restored job crashes; None: it does not."""
+    """How a program is restored. `writes`: the restored job crashes after this many writes; None: it does not."""
 
     name: str
     change: str
@@ -99,11 +99,11 @@ def cases() -> Iterator[Case]:
 
 
 class Dies(OSError):
-    """What a store says whose process is gone."""
+    """The error of a store whose process is gone."""
 
 
 class DyingStore(WatchedStore):
-    """After so many writes, nothing is written any more."""
+    """After this many writes, every write fails."""
 
     def __init__(self, name: str, writes: int) -> None:
         super().__init__(name)
@@ -120,7 +120,7 @@ class DyingStore(WatchedStore):
 
 
 def versions_of(case: Case) -> tuple[Version, Version]:
-    """The program as it was saved, and as it goes on."""
+    """The program as it was saved, and as it is restored."""
     program = {**PROGRAMS, **LOOPS}[case.name]
     if case.change == "none":
         return Version(program), Version(program)
@@ -151,7 +151,7 @@ def saved(case: Case, version: Version, store: MemoryStore) -> Collect:
 
 
 def places_of(case: Case, store: MemoryStore) -> tuple[str, str]:
-    """The snapshot, and the name of the store to go on in."""
+    """The snapshot, and the name of the store to restore into."""
     at, new = f"{store.url}@{SAVED}", f"snapshots-of-programs-{next(_STORES)}"
     if case.place == "own store":
         return at, store.url.removeprefix("memory://")
@@ -165,13 +165,13 @@ def places_of(case: Case, store: MemoryStore) -> tuple[str, str]:
 
 
 def is_restored(store: MemoryStore) -> bool:
-    """Whether the manifest stands with which the job goes on from the snapshot."""
+    """Whether the manifest exists with which the job resumes from the snapshot."""
     log = ManifestLog(store)
     return any(log.read(epoch).run.startswith("restore") for epoch in log.epochs())
 
 
 def restored(case: Case, version: Version, path: str, name: str) -> list[Collect]:
-    """Start from the snapshot; if that dies, start once more, in what it has left."""
+    """Start from the snapshot; if that crashes, start again with its leftovers."""
     outs = [Collect()]
     if case.writes is not None:
         store = DyingStore(name, case.writes)
@@ -193,7 +193,7 @@ def check(case: Case) -> None:
     before = saved(case, old, store)
     path, name = places_of(case, store)
     after = restored(case, new, path, name)
-    # An epoch that is published again, by a second start, counts once.
+    # An epoch published again by a second start counts once.
     epochs = {epoch: sink for sink in after for epoch in sink.publications}
     found = [record.value for record in before.records if record.epoch <= SAVED]
     found += [record.value for epoch, sink in epochs.items() for record in sink.records if record.epoch == epoch]
@@ -201,12 +201,12 @@ def check(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", list(cases()), ids=str)
-def test_a_program_started_from_a_snapshot_gives_its_answer(case: Case) -> None:
+def test_a_program_restored_from_a_snapshot_produces_its_golden_answer(case: Case) -> None:
     check(case)
 
 
 @pytest.mark.parametrize(
     ("name", "before", "after"), [("every kind of state", 1, 128), ("keyed broadcast state", 128, 1)]
 )
-def test_a_program_goes_from_one_task_to_as_many_as_there_are_key_groups(name: str, before: int, after: int) -> None:
+def test_a_program_is_rescaled_between_one_task_and_one_per_key_group(name: str, before: int, after: int) -> None:
     check(Case(name, "none", before, after, "new store", None, 0))

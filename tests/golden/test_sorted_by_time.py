@@ -1,4 +1,4 @@
-"""ORDER BY a time in a stream: every row that is not late comes once, in the order of time, whatever the epochs."""
+"""Streaming ORDER BY a time attribute: each row that is not late is emitted once, in time order, in any epochs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def answer(query: str, items: list[Any], parallelism: int) -> list[tuple[Any, ..
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_rows_come_in_the_order_of_time_and_of_further_keys(seed: int) -> None:
+def test_rows_are_emitted_in_the_order_of_time_and_further_keys(seed: int) -> None:
     random = Random(seed)
     now, rows, items = 0, [], []
     for number in range(40):
@@ -47,7 +47,7 @@ def test_rows_come_in_the_order_of_time_and_of_further_keys(seed: int) -> None:
         items += random.choice(([], [EPOCH], [CRASH, EPOCH]))
     parallelism = seed % 3 + 1
     by_time = [row[:3] for row in answer("SELECT n, `at`, v, ts FROM t ORDER BY ts", items, parallelism)]
-    # Of one moment as they came, where one task reads them all.
+    # Rows of one timestamp are in arrival order if one task reads them all.
     assert [row[1] for row in by_time] == sorted(row[1] for row in rows)
     assert sorted(by_time, key=str) == sorted(rows, key=str)
     query = "SELECT n, `at`, v, ts FROM t ORDER BY ts, v DESC, n"
@@ -61,6 +61,6 @@ def test_rows_come_in_the_order_of_time_and_of_further_keys(seed: int) -> None:
     assert sum(row[0] for row in windowed) == len(rows)
 
 
-def test_a_descending_time_is_refused() -> None:
+def test_a_descending_time_is_rejected() -> None:
     with pytest.raises(MillstreamError, match="Sort on a non-time-attribute field is not supported"):
         answer("SELECT n, ts FROM t ORDER BY ts DESC", [Row(1, 1, 1)], 1)

@@ -1,8 +1,7 @@
-"""Statements that are right are read; what is told of those that are wrong is kept in files.
+"""Valid statements parse; the errors of invalid ones are recorded in files.
 
-The files of `sql_statements/wrong` hold statements and the error each one gives; a change of a message is a change of a
-file. After one that is meant, `MILLSTREAM_REWRITE=1 pytest tests/golden/test_sql_statements.py` writes them anew: read
-the difference.
+The files of `sql_statements/wrong` contain statements and the error of each; a changed message is a changed file. After
+an intended one, `MILLSTREAM_REWRITE=1 pytest tests/golden/test_sql_statements.py` rewrites them: review the difference.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ THEMES = sorted(path.name for path in (FOLDER / "wrong").glob("*.txt"))
 
 
 def stories(path: Path) -> list[tuple[str, str, str]]:
-    """(title, statement, what is told) of each statement of a file."""
+    """(title, statement, error) of each statement of a file."""
     text = path.read_text()
-    matches = [(title, statement, told.strip("\n")) for title, statement, told in STORY.findall(text)]
+    matches = [(title, statement, error_of.strip("\n")) for title, statement, error_of in STORY.findall(text)]
     assert len(matches) == len(re.findall("^=== ", text, re.MULTILINE))
     return matches
 
 
-def told(statement: str) -> str:
+def error_of(statement: str) -> str:
     try:
         parse_statement(statement.rstrip("\n"))
     except SqlError as problem:
@@ -39,10 +38,10 @@ def told(statement: str) -> str:
 
 
 @pytest.mark.parametrize("theme", THEMES)
-def test_a_wrong_statement_is_told_this(theme: str) -> None:
+def test_a_wrong_statement_has_the_recorded_error(theme: str) -> None:
     path = FOLDER / "wrong" / theme
     written = stories(path)
-    seen = [told(statement) for _, statement, _ in written]
+    seen = [error_of(statement) for _, statement, _ in written]
     if os.environ.get("MILLSTREAM_REWRITE"):
         parts = [f"=== {title}\n{text}---\n{error}\n" for (title, text, _), error in zip(written, seen, strict=True)]
         path.write_text("\n".join(parts))
@@ -50,22 +49,22 @@ def test_a_wrong_statement_is_told_this(theme: str) -> None:
         assert error == expected, f"{theme}: {title}"
 
 
-def test_every_wrong_statement_is_refused_with_its_place() -> None:
+def test_every_wrong_statement_is_rejected_with_its_position() -> None:
     for theme in THEMES:
         for title, _, error in stories(FOLDER / "wrong" / theme):
             assert re.search(r"^  line \d+, column \d+:\n    .*\n    \s*\^+$", error, re.MULTILINE), f"{theme}: {title}"
 
 
-def test_there_are_more_than_a_hundred_wrong_statements_and_no_two_are_the_same() -> None:
+def test_there_are_more_than_a_hundred_distinct_wrong_statements() -> None:
     statements = [statement for theme in THEMES for _, statement, _ in stories(FOLDER / "wrong" / theme)]
     assert len(statements) == len(set(statements)) >= 100
 
 
-def test_every_right_statement_is_read() -> None:
+def test_every_right_statement_parses() -> None:
     assert len(parse_statements((FOLDER / "right.sql").read_text())) >= 300
 
 
-def test_every_nexmark_query_is_read_and_writes_into_its_table() -> None:
+def test_every_nexmark_query_parses_and_writes_into_its_table() -> None:
     for number in range(24):
         statements = parse_statements((FOLDER / "nexmark" / f"q{number}.sql").read_text())
         (insert,) = [each for each in statements if isinstance(each, Insert)]

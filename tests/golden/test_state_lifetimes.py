@@ -1,4 +1,4 @@
-"""State that is forgotten by the clock: groups and first rows, as a hint or the session says, epoch by epoch."""
+"""State time-to-live by processing time: groups and Top-N, set by a hint or by the session, epoch by epoch."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _row(kind: RowKind, values: tuple[int, int]) -> Row:
 def _job(
     query: str, epochs: Epochs, ttl: str | None = None, *, only_grows: bool = False
 ) -> tuple[Callable[[StreamExecutionEnvironment], None], Collect, ManualClock]:
-    """A program of the query, where its results go, and its clock."""
+    """A program of the query, its sink and its clock."""
     out, clock, items = Collect(), ManualClock(10_000), []
     for pause_ms, changes in epochs:
         items += [Pause(pause_ms), *(_row(kind, values) for kind, values in changes)]
@@ -61,7 +61,7 @@ def _job(
     return build, out, clock
 
 
-def _given(
+def _emitted(
     query: str,
     epochs: Epochs,
     parallelism: int = 1,
@@ -70,8 +70,9 @@ def _given(
     only_grows: bool = False,
     stopped_after: int | None = None,
 ) -> list[list[Any]]:
-    """What the query gives in each epoch. `stopped_after`: after so many epochs the job stops, and goes on from what it
-    stored in three subtasks."""
+    """The net changes of each epoch. With `stopped_after` the job stops after that many epochs and is restored in three
+    subtasks.
+    """
     build, out, clock = _job(query, epochs, ttl, only_grows=only_grows)
     store = f"lifetimes-{next(_STORES)}"
     records = run(build, parallelism=parallelism, clock=clock, store=store, epochs=stopped_after).of(out)
@@ -84,7 +85,7 @@ def _given(
 
 @st.composite
 def histories(draw: st.DrawFn, *, only_grows: bool) -> Epochs:
-    """Changes of rows with few keys, each of which takes away only what was added."""
+    """Changes of rows with few keys; only existing rows are retracted."""
     live: list[tuple[int, int]] = []
     epochs: Epochs = []
     for _ in range(draw(st.integers(1, 6))):
@@ -117,21 +118,21 @@ def _check(epochs: Epochs, query: str, expected: Callable[[Any, int], Counter[An
             )
             for row in rows
         )
-        for rows in _given(query, epochs, **how)
+        for rows in _emitted(query, epochs, **how)
     ]
     assert shown == reference
 
 
 @settings(max_examples=15)
 @given(epochs=histories(only_grows=False), parallelism=st.integers(1, 2))
-def test_groups_are_forgotten_when_nobody_touches_them(epochs: Epochs, parallelism: int) -> None:
+def test_groups_expire_when_they_are_not_updated(epochs: Epochs, parallelism: int) -> None:
     groups = ExpiringGroups(TTL_MS)
     query = GROUPS.format(hint=HINT)
     _check(epochs, query, lambda changes, now: Counter(groups.apply(changes, now)), True, parallelism=parallelism)
 
 
 def _largest(rows: list[Any]) -> list[Any]:
-    """The numbers of the two rows with the largest second columns; of equal ones the first."""
+    """The numbers of the two rows with the largest second columns; ties go to the earlier row."""
     order = sorted(range(len(rows)), key=lambda at: -rows[at][1])
     return [order.index(at) + 1 if order.index(at) < 2 else None for at in range(len(rows))]
 
@@ -139,7 +140,7 @@ def _largest(rows: list[Any]) -> list[Any]:
 @pytest.mark.parametrize("only_grows", [True, False])
 @settings(max_examples=15)
 @given(data=st.data())
-def test_first_rows_are_forgotten_after_they_came(data: st.DataObject, only_grows: bool) -> None:
+def test_top_n_rows_expire_after_their_insertion(data: st.DataObject, only_grows: bool) -> None:
     epochs = data.draw(histories(only_grows=only_grows))
     ranks = ExpiringRows(TTL_MS, _largest, keeps_all=not only_grows)
 
@@ -169,7 +170,7 @@ JOINS = {
 @pytest.mark.parametrize("kind", JOINS)
 @settings(max_examples=8)
 @given(data=st.data())
-def test_a_join_stands_by_what_it_gave_in_any_number_of_subtasks_and_after_a_restart(
+def test_a_join_is_consistent_with_its_emitted_results_after_expiry_rescale_and_restart(
     data: st.DataObject, kind: str
 ) -> None:
     epochs, parallelism = data.draw(histories(only_grows=data.draw(st.booleans()))), data.draw(st.integers(1, 2))
@@ -184,16 +185,16 @@ def test_a_join_stands_by_what_it_gave_in_any_number_of_subtasks_and_after_a_res
 
 
 def _counted(net: Counter[Any]) -> Counter[Any]:
-    """Changes as `_check` shows them."""
+    """Changes in the form that `_check` compares."""
     return Counter({(count > 0, row): abs(count) for row, count in net.items()})
 
 
-def test_the_session_says_it_for_all_and_a_hint_for_its_own() -> None:
+def test_the_session_ttl_applies_to_all_operators_and_a_hint_to_its_own() -> None:
     epochs: Epochs = [(0, [(RowKind.INSERT, (1, 5))]), (2_000, [(RowKind.INSERT, (1, 7))])]
     begins_anew = [[(1, 1, 5)], [(1, 1, 7)]]
 
     def told(query: str, ttl: str | None = None) -> list[list[tuple[Any, ...]]]:
-        return [[tuple(row) for row in rows] for rows in _given(query, epochs, ttl=ttl)]
+        return [[tuple(row) for row in rows] for rows in _emitted(query, epochs, ttl=ttl)]
 
     assert told(GROUPS.format(hint=""), "1 s") == told(GROUPS.format(hint=HINT), "1 d") == begins_anew
     for hint, ttl in (("", None), ("/*+ STATE_TTL('t' = '1 d') */", "1 s"), ("/*+ STATE_TTL('t' = '0') */", "1 s")):
@@ -202,16 +203,16 @@ def test_the_session_says_it_for_all_and_a_hint_for_its_own() -> None:
     assert told("SELECT DISTINCT k FROM t") == [[(1,)]]
 
 
-def test_a_time_to_live_is_told_before_the_job_starts(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_time_to_live_is_reported_before_the_job_starts(caplog: pytest.LogCaptureFixture) -> None:
     epochs: Epochs = [(0, [(RowKind.INSERT, (1, 5))])]
     with caplog.at_level(logging.WARNING):
-        _given(GROUPS.format(hint="/*+ STATE_TTL('t' = '17 s') */"), epochs)
+        _emitted(GROUPS.format(hint="/*+ STATE_TTL('t' = '17 s') */"), epochs)
         assert "a group expires when no row has arrived for it in 17000 ms" in caplog.text
-        _given(RANKS.format(hint="/*+ STATE_TTL('t' = '18 s') */"), epochs)
+        _emitted(RANKS.format(hint="/*+ STATE_TTL('t' = '18 s') */"), epochs)
         assert "rows of a Top-N or a deduplication expire 18000 ms" in caplog.text
 
 
-def test_a_row_of_a_join_that_was_forgotten_can_be_taken_away_and_that_is_counted() -> None:
+def test_a_retraction_of_an_expired_join_row_is_ignored_and_counted() -> None:
     epochs: Epochs = [(0, [(RowKind.INSERT, (1, 5))]), (2_000, [(RowKind.DELETE, (1, 5)), (RowKind.INSERT, (1, 6))])]
     build, out, clock = _job("SELECT a.v, b.v FROM t AS a JOIN t AS b ON a.k = b.k", epochs, "1 s")
     result = run(build, clock=clock)
@@ -224,16 +225,16 @@ def test_a_row_of_a_join_that_was_forgotten_can_be_taken_away_and_that_is_counte
 
 
 def _changes(query: str, epochs: Epochs, ttl: str | None = None) -> list[list[tuple[str, tuple[Any, ...]]]]:
-    return [[(str(row.get_row_kind()), tuple(row)) for row in rows] for rows in _given(query, epochs, ttl=ttl)]
+    return [[(str(row.get_row_kind()), tuple(row)) for row in rows] for rows in _emitted(query, epochs, ttl=ttl)]
 
 
-def test_a_row_that_was_given_with_a_partner_does_not_stand_alone_because_the_partner_was_forgotten() -> None:
+def test_a_matched_row_is_not_emitted_as_unmatched_when_its_match_expires() -> None:
     kept_left = JOINS["LEFT"].replace("SELECT", "SELECT /*+ STATE_TTL('b' = '1 s') */", 1)
     epochs: Epochs = [
         (0, [(RowKind.INSERT, (1, 5)), (RowKind.INSERT, (1, -1))]),
-        (2_000, [(RowKind.INSERT, (1, -2))]),  # -1 was forgotten, and is still there
+        (2_000, [(RowKind.INSERT, (1, -2))]),  # -1 has expired, but is still emitted
         (0, [(RowKind.DELETE, (1, -2))]),
-        (0, [(RowKind.DELETE, (1, -1))]),  # now it is not: but the pair with it is not taken back
+        (0, [(RowKind.DELETE, (1, -1))]),  # now it is not, but its pair is not retracted
         (0, [(RowKind.INSERT, (1, -3))]),
     ]
     assert _changes(kept_left, epochs) == [
@@ -245,25 +246,28 @@ def test_a_row_that_was_given_with_a_partner_does_not_stand_alone_because_the_pa
     ]
 
 
-def test_what_comes_under_the_only_key_of_the_other_side_stands_for_what_was_forgotten() -> None:
+def test_a_row_under_the_other_sides_unique_key_replaces_an_expired_row() -> None:
     sums = "(SELECT k, COUNT(*) AS c FROM t WHERE v < 0 GROUP BY k) b"
     left = "(SELECT k, v FROM t WHERE v >= 0) a"
     query = f"SELECT /*+ STATE_TTL('a' = '0') */ a.k, a.v, b.c FROM {left} LEFT JOIN {sums} ON a.k = b.k"
     epochs: Epochs = [
         (0, [(RowKind.INSERT, (1, 5)), (RowKind.INSERT, (1, -1))]),
-        (2_000, [(RowKind.INSERT, (1, -2))]),  # the group was forgotten, too: it says nothing of what was
+        (
+            2_000,
+            [(RowKind.INSERT, (1, -2))],
+        ),  # the group has expired, too: it emits no retraction of its previous result
         (0, [(RowKind.DELETE, (1, -2))]),
     ]
     assert _changes(query, epochs, "1 s") == [
         [("+I", (1, 5, 1))],
         [("+I", (1, 5, 1))],
-        [("-D", (1, 5, 1)), ("+I", (1, 5, None))],  # a sink by key has the row as it is
+        [("-D", (1, 5, 1)), ("+I", (1, 5, None))],  # an upsert sink has the current row
     ]
 
 
 @pytest.mark.parametrize("query", [JOINS["FULL"], RANKS.format(hint=""), OVER])
 @pytest.mark.parametrize("lifetimes", [(None, "1 h"), ("1 h", None)])
-def test_rows_that_were_kept_for_ever_cannot_come_to_expire_nor_the_other_way_round(query: str, lifetimes: Any) -> None:
+def test_state_without_ttl_cannot_be_restored_with_ttl_nor_vice_versa(query: str, lifetimes: Any) -> None:
     epochs: Epochs = [(0, [(RowKind.INSERT, (1, 5)), (RowKind.INSERT, (1, -5))]), (1, [(RowKind.INSERT, (1, 6))])]
     store = f"lifetimes-{next(_STORES)}"
     for ttl, is_refused in zip(lifetimes, (False, True), strict=True):
@@ -275,11 +279,11 @@ def test_rows_that_were_kept_for_ever_cannot_come_to_expire_nor_the_other_way_ro
             run(build, store=store, clock=clock, epochs=1)
 
 
-def test_how_a_row_stands_is_kept_as_long_as_the_row_where_a_time_to_live_becomes_shorter() -> None:
+def test_match_counts_live_as_long_as_their_rows_when_a_ttl_is_shortened() -> None:
     epochs: Epochs = [
         (0, [(RowKind.INSERT, (1, 5))]),
         (100, [(RowKind.INSERT, (1, -1))]),
-        (1_400, [(RowKind.INSERT, (1, -2))]),  # -1 was forgotten, and 5 was not
+        (1_400, [(RowKind.INSERT, (1, -2))]),  # -1 has expired, 5 has not
     ]
     store, emitted_rows = f"lifetimes-{next(_STORES)}", []
     for ttl, stop in (("2 s", 1), ("1 s", None)):
@@ -290,7 +294,7 @@ def test_how_a_row_stands_is_kept_as_long_as_the_row_where_a_time_to_live_become
     assert emitted_rows[-3:] == ["-D", "+I", "+I"]
 
 
-def test_standings_can_be_read() -> None:
+def test_match_counts_can_be_read() -> None:
     build, _, clock = _job(JOINS["FULL"], [(0, [(RowKind.INSERT, (1, value)) for value in (5, 4, -1)])], "1 h")
     run(build, store="standings", clock=clock)
     with state_reader.open("memory://standings").at() as snapshot:
@@ -300,7 +304,7 @@ def test_standings_can_be_read() -> None:
 
 
 def _restarted(store: str, query: str, second: list[Any], ttl: str | None) -> None:
-    """A job over many rows that are kept for ever, and goes on with other rows and a time-to-live."""
+    """A job over many rows without TTL, restored with other rows and a TTL."""
     first = [_row(RowKind.INSERT, (1, number)) for number in range(2 * spilled_values.VALUES_IN_ROW_MAX)]
 
     def build(items: list[Any], ttl: str | None) -> Callable[[StreamExecutionEnvironment], None]:
@@ -319,18 +323,18 @@ def _restarted(store: str, query: str, second: list[Any], ttl: str | None) -> No
 
 
 @pytest.mark.parametrize("call", ["COUNT(DISTINCT v)", "MIN(v)", "LAST_VALUE(v)"])
-def test_groups_whose_values_have_left_their_rows_cannot_come_to_expire(call: str) -> None:
+def test_groups_with_spilled_values_cannot_be_restored_with_ttl(call: str) -> None:
     query, second = f"SELECT k, {call} FROM t GROUP BY k", [_row(RowKind.DELETE, (1, 0))]
     _restarted(f"kept-for-ever-{call}", query, second, None)
     with pytest.raises(MillstreamError, match="values of its large groups are stored separately"):
         _restarted(f"to-expire-{call}", query, second, "1 h")
 
 
-def test_groups_that_are_whole_can_come_to_expire() -> None:
+def test_groups_without_spilled_values_can_be_restored_with_ttl() -> None:
     _restarted("whole-groups", "SELECT k, SUM(v) FROM t GROUP BY k", [_row(RowKind.DELETE, (1, 0))], "1 h")
 
 
-def test_a_row_of_a_kept_table_without_a_key_that_was_forgotten_can_be_taken_away() -> None:
+def test_a_retraction_of_an_expired_row_of_a_keyless_table_is_ignored() -> None:
     clock, store = ManualClock(10_000), "kept-and-forgotten"
     gone = [Pause(2_000), _row(RowKind.DELETE, (1, 5)), _row(RowKind.INSERT, (2, 6)), EPOCH]
     items = [_row(RowKind.INSERT, (1, 5)), _row(RowKind.INSERT, (1, 5)), EPOCH, *gone]

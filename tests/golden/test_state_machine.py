@@ -1,7 +1,7 @@
-"""The store of state against a dictionary: random programs of changes, epochs, crashes, compactions and rescales.
+"""The state store compared with a dictionary: random programs of changes, epochs, crashes, compactions and rescales.
 
-Keys are given hashes that collide, in part and in whole, so that the rare paths are taken all the time. Chunks
-and blocks hold a few rows only, so that every answer crosses their edges.
+Keys have hashes that collide, partly or fully, so that rare paths are taken all the time. Chunks and blocks hold few
+rows, so that every read crosses their boundaries.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def hash_of(number: int) -> int:
 
 
 class StateMachine(RuleBasedStateMachine):
-    """One table of segments and one dictionary, driven alike."""
+    """One table of segments and one dictionary, with the same operations."""
 
     key_type: ClassVar[pa.DataType]
     sub_type: ClassVar[pa.DataType | None] = None
@@ -73,7 +73,7 @@ class StateMachine(RuleBasedStateMachine):
         self.begin()
 
     def begin(self) -> None:
-        """Open the last version, at the present parallelism, without any change."""
+        """Open the last version at the current parallelism, without any change."""
         refs = refs_from_json(self.manifest, "a test")
         self.reference = self.committed.copy()
         self.ranges = [key_group_range(task, self.parallelism, GROUPS) for task in range(self.parallelism)]
@@ -98,7 +98,7 @@ class StateMachine(RuleBasedStateMachine):
         return pa.array([self.sub(number) for number in numbers], self.sub_type)
 
     def by_task(self, numbers: list[int]) -> list[tuple[int, list[int]]]:
-        """The positions that go to each task."""
+        """The positions of the rows of each task."""
         tasks = self.keys(numbers).partitions(self.parallelism, GROUPS).tolist() if numbers else []
         return [(task, [at for at, owner in enumerate(tasks) if owner == task]) for task in range(self.parallelism)]
 
@@ -156,7 +156,7 @@ class StateMachine(RuleBasedStateMachine):
 
     @rule()
     def crash(self) -> None:
-        """The epoch's files are there, but no manifest names them."""
+        """The epoch's files exist, but no manifest references them."""
         self.write()
         self.begin()
 
@@ -193,7 +193,7 @@ class StateMachine(RuleBasedStateMachine):
     def wait(self, by_ms: int) -> None:
         self.now_ms += by_ms
 
-    # --- questions
+    # --- reads
 
     @rule(others=st.lists(st.tuples(NUMBERS, SUBS), max_size=10))
     def get(self, others: list[tuple[int, int]]) -> None:
@@ -261,7 +261,7 @@ class ValuesThatExpire(StateMachine):
 
 
 class Maps(StateMachine):
-    """Text and None as keys, pairs as subs, many of which have one hash; every value may expire."""
+    """Text and None as keys, pairs as subkeys, many of which share a hash; every value may expire."""
 
     key_type = pa.string()
     sub_type = pa.struct([("x", pa.int64()), ("y", pa.int64())])
@@ -276,7 +276,7 @@ class Maps(StateMachine):
 
 
 class Timers(StateMachine):
-    """Rows without a value, by a composite key and a number, with due times."""
+    """Rows without a value, with a composite key, a number and due times."""
 
     key_type = pa.struct([("name", pa.string()), ("place", pa.float64())])
     sub_type = pa.int64()
@@ -291,7 +291,7 @@ class Timers(StateMachine):
 
 
 class Windows(StateMachine):
-    """Values of windows that are due and expire, one per key and time."""
+    """Values of windows with due and expiry times, one per key and time."""
 
     key_type = pa.date32()
     sub_type = pa.timestamp("ms")

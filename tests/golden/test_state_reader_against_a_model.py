@@ -1,6 +1,7 @@
-"""The reader against a dictionary: random changes, epochs and parallelism; every retained epoch, and every difference.
+"""The state reader against a dictionary: random changes, epochs and parallelism; every retained epoch, and every
+difference.
 
-The model is what the program says, one record at a time: it never heard of segments, versions or compaction.
+The model applies the program's logic one record at a time, without segments, versions or compaction.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ STORY = st.lists(st.lists(CHANGES, min_size=1, max_size=25), min_size=1, max_siz
 
 @settings(deadline=None)
 @given(epochs=STORY, parallelism=st.integers(1, 3), typed=st.booleans())
-def test_every_epoch_and_every_difference_is_that_of_the_model(
+def test_every_epoch_and_every_difference_match_the_model(
     epochs: list[list[Change]], parallelism: int, typed: bool
 ) -> None:
     store = f"test-reader-model-{next(STORES)}"
@@ -90,7 +91,9 @@ def test_every_epoch_and_every_difference_is_that_of_the_model(
     expected = list(models(epochs))
     for number, model in enumerate(expected, start=1):
         with reader.at(epoch=number) as snapshot:
-            assert {name: shown(snapshot, name) for name in STATES} == {name: told(model, name) for name in STATES}
+            assert {name: shown(snapshot, name) for name in STATES} == {
+                name: model_rows(model, name) for name in STATES
+            }
     for number, (before, after) in enumerate(pairwise(expected), start=1):
         with reader.at(epoch=number) as then, reader.at(epoch=number + 1) as now:
             assert difference(then, now, "value") == changed(before["value"], after["value"])
@@ -106,18 +109,18 @@ def models(epochs: list[list[Change]]) -> Iterator[dict[str, dict[Any, Any]]]:
         yield copy.deepcopy(model)
 
 
-def told(model: dict[str, dict[Any, Any]], name: str) -> dict[Any, Any]:
+def model_rows(model: dict[str, dict[Any, Any]], name: str) -> dict[Any, Any]:
     if name != "list":
         return model[name]
     return {(key, index): value for key, values in model[name].items() for index, value in enumerate(values)}
 
 
-def has(snapshot: state_reader.Snapshot, name: str) -> bool:
+def has_state(snapshot: state_reader.Snapshot, name: str) -> bool:
     return any(name in operator.states for operator in snapshot.operators)
 
 
 def shown(snapshot: state_reader.Snapshot, name: str) -> dict[Any, Any]:
-    rows = [tuple(row.values()) for row in snapshot.read("op", name)] if has(snapshot, name) else []
+    rows = [tuple(row.values()) for row in snapshot.read("op", name)] if has_state(snapshot, name) else []
     return {(row[0] if len(row) == 2 else row[:2]): row[-1] for row in rows}
 
 
@@ -127,7 +130,7 @@ def changed(before: dict[Any, Any], after: dict[Any, Any]) -> dict[Any, Any]:
 
 
 def difference(then: state_reader.Snapshot, now: state_reader.Snapshot, name: str) -> dict[Any, Any]:
-    if not has(then, name) and not has(now, name):
+    if not has_state(then, name) and not has_state(now, name):
         return {}
     rows = [tuple(row.values()) for row in then.diff(now, "op", name)]
     return {(row[1] if len(row) == 4 else row[1:3]): row[-2:] for row in rows}

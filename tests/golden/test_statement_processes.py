@@ -1,4 +1,6 @@
-"""Statements of strangers are computed beside the job: they can stop, fill or slow nothing but the process they get."""
+"""Statements of untrusted clients run in child processes: they can crash, fill or slow only their own process, not the
+job.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ COUNT = "SELECT COUNT(*) FROM counts"
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[str]:
-    """The store of a job that keeps 100 rows, and has ended."""
+    """The store of a finished job with a table of 100 rows."""
     with jobs_in_memory():
         env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
         env.get_config().set("millstream.store", str(tmp_path / "store"))
@@ -43,8 +45,8 @@ def store(tmp_path: Path) -> Iterator[str]:
 
 
 @contextmanager
-def asked(store: str, rights: Rights | None = None, **limits: float) -> Iterator[httpx.Client]:
-    """A server of the job, and somebody who asks it."""
+def server_and_client(store: str, rights: Rights | None = None, **limits: float) -> Iterator[httpx.Client]:
+    """A server of the job, and a client of it."""
     settings = ServerSettings(port=0, rights=rights, limits=Limits(**limits))  # type: ignore[arg-type]
     with (
         QueryServer(query.open(store), settings) as server,
@@ -58,44 +60,47 @@ def answer(client: httpx.Client, statement: str) -> httpx.Response:
 
 
 def children() -> set[int]:
-    """The processes of this one that compute statements."""
+    """The child processes that run statements."""
     found = set()
     for path in Path("/proc").glob("[0-9]*"):
         try:
             parent = re.search(r"^PPid:\s*(\d+)", (path / "status").read_text(), re.MULTILINE)
             command = (path / "cmdline").read_bytes()
         except OSError:
-            continue  # it has ended meanwhile
+            continue  # it has ended in the meantime
         if parent and int(parent[1]) == os.getpid() and b"statement_worker" in command:
             found.add(int(path.name))
     return found
 
 
-def test_a_pattern_that_would_search_for_years_stops_nobody_else(store: str) -> None:
-    with asked(store, request_timeout_s=5.0) as client:
+def test_a_catastrophic_pattern_does_not_block_other_clients(store: str) -> None:
+    with server_and_client(store, request_timeout_s=5.0) as client:
         eventually(lambda: answer(client, COUNT).status_code, lambda status: status == 200)
         # On a busy machine earlier attempts may have exceeded the time limit: their processes end first.
         [child] = eventually(children, lambda now: len(now) == 1)
-        # In this process it would let no other thread run, and there would be no answer at all.
+        # In this process it would hold the GIL, and no request would be answered.
         assert answer(client, YEARS).status_code == 504
         eventually(children, lambda now: child not in now)
         eventually(lambda: answer(client, COUNT).status_code, lambda status: status == 200)
     assert not children(), "a child outlives its server"
 
 
-def test_slow_statements_keep_no_key_waiting(store: str) -> None:
-    with asked(store, request_timeout_s=8.0, reads_at_once_max=4) as client, ThreadPoolExecutor(12) as strangers:
+def test_slow_statements_do_not_delay_key_lookups(store: str) -> None:
+    with (
+        server_and_client(store, request_timeout_s=8.0, reads_at_once_max=4) as client,
+        ThreadPoolExecutor(12) as strangers,
+    ):
         eventually(lambda: answer(client, COUNT).status_code, lambda status: status == 200)
         statements = [strangers.submit(answer, client, YEARS) for _ in range(12)]
         eventually(lambda: len(children()), lambda count: count == 2)
-        assert client.get("/states").status_code == 200  # it is read on a thread, as all that is not at hand
+        assert client.get("/states").status_code == 200  # it is read on a thread, like everything without a fast path
         assert not any(statement.done() for statement in statements)
         assert {statement.result().status_code for statement in statements} == {504}
 
 
-def test_a_text_that_fills_the_memory_fills_that_of_a_child(store: str) -> None:
-    with asked(store, request_timeout_s=50.0, answer_bytes_max=50_000) as client:
-        # Ten columns of half a gigabyte each; a text alone is refused before it could be so long.
+def test_a_huge_text_exhausts_only_the_childs_memory(store: str) -> None:
+    with server_and_client(store, request_timeout_s=50.0, answer_bytes_max=50_000) as client:
+        # Ten columns of half a gigabyte each; a single text of that size is rejected earlier.
         columns = ", ".join(f"RPAD(CAST(n AS STRING), 5000000, '{letter}')" for letter in "abcdefghij")
         told = answer(client, f"SELECT {columns} FROM counts")
         assert told.status_code == 413 and "exceeded the limit of memory" in told.json()["message"], told.json()
@@ -104,9 +109,9 @@ def test_a_text_that_fills_the_memory_fills_that_of_a_child(store: str) -> None:
         assert answer(client, COUNT).json()["rows"] == [[100]]
 
 
-def test_an_answer_is_bounded_by_the_bytes_that_are_sent(store: str) -> None:
-    with asked(store, request_timeout_s=50.0, answer_bytes_max=50_000) as client:
-        # A hundred texts of 100 characters, which JSON writes with six bytes each; as columns they are 10,000 bytes.
+def test_an_answer_is_limited_by_its_encoded_size(store: str) -> None:
+    with server_and_client(store, request_timeout_s=50.0, answer_bytes_max=50_000) as client:
+        # A hundred texts of 100 characters, which JSON encodes as six bytes each; as columns they take 10,000 bytes.
         told = answer(client, "SELECT REPEAT(CHR(1), 100), n FROM counts")
         assert told.status_code == 413 and "more than 50000 bytes" in told.json()["message"]
         few = answer(client, "SELECT REPEAT(CHR(1), 10), n FROM counts")
@@ -122,13 +127,13 @@ def test_the_rows_of_an_answer_are_passed_on_as_bytes(store: str, monkeypatch: p
         return loads(text)
 
     monkeypatch.setattr("millstream.table.operations.statement_processes.json.loads", watched)
-    with asked(store, request_timeout_s=50.0) as client:
+    with server_and_client(store, request_timeout_s=50.0) as client:
         body = answer(client, "SELECT REPEAT('x', 100000), n FROM counts").content
     assert len(body) > 10_000_000 and max(opened) < 10_000
 
 
-def test_a_child_of_a_large_server_is_asked_again(store: str) -> None:
-    with asked(store, request_timeout_s=50.0) as client:
+def test_a_child_process_of_a_large_server_is_reused(store: str) -> None:
+    with server_and_client(store, request_timeout_s=50.0) as client:
         ballast = b"x" * 1_200_000_000
         assert answer(client, COUNT).status_code == 200
         before = children()
@@ -136,19 +141,19 @@ def test_a_child_of_a_large_server_is_asked_again(store: str) -> None:
         assert answer(client, COUNT).status_code == 200 and len(before) == 1 and children() == before
 
 
-def test_a_child_that_starts_slowly_is_waited_for_by_the_next_question(store: str) -> None:
-    # Nothing starts in so short a time. If it began anew with every question, none would ever be answered.
-    with asked(store, request_timeout_s=0.4) as client:
+def test_a_slowly_starting_child_process_serves_the_next_statement(store: str) -> None:
+    # No process starts this fast. If every statement started a new one, none would ever be answered.
+    with server_and_client(store, request_timeout_s=0.4) as client:
         first = answer(client, COUNT)
         assert first.status_code in (504, 200)
         eventually(lambda: answer(client, COUNT).status_code, lambda status: status == 200)
         assert len(children()) <= 2
 
 
-def test_who_may_not_read_a_table_takes_no_process_from_others(store: str) -> None:
+def test_an_unauthorised_statement_uses_no_child_process(store: str) -> None:
     token = "a-token-of-some-length"
     rights = Rights({hashlib.sha256(token.encode()).digest(): Reader("dash", ("other",))})
-    with asked(store, rights, request_timeout_s=50.0) as client:
+    with server_and_client(store, rights, request_timeout_s=50.0) as client:
         client.headers["authorization"] = f"Bearer {token}"
         assert answer(client, "SELECT 1").status_code == 200
         before = children()
@@ -159,7 +164,7 @@ def test_who_may_not_read_a_table_takes_no_process_from_others(store: str) -> No
 
 
 def test_an_error_names_neither_the_store_nor_a_line_of_the_server(store: str) -> None:
-    with asked(store, request_timeout_s=50.0) as client:
+    with server_and_client(store, request_timeout_s=50.0) as client:
         for statement, status, words in (
             ("SELECT n FROM counts FOR SYSTEM_TIME AS OF 4711", 503, "job 'clicks' has no epoch 4711"),
             ("SELECT 1 / (n - n) FROM counts", 422, "division by zero"),
@@ -171,7 +176,9 @@ def test_an_error_names_neither_the_store_nor_a_line_of_the_server(store: str) -
             assert store not in told.text and ".py" not in told.text
 
 
-def test_answers_of_children_and_of_the_server_never_go_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_epochs_of_answers_by_children_and_server_never_decrease(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with jobs_in_memory():
         env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
         env.get_config().set("millstream.store", str(tmp_path / "store"))
@@ -184,8 +191,10 @@ def test_answers_of_children_and_of_the_server_never_go_back(tmp_path: Path, mon
         [store] = eventually(lambda: list(tmp_path.glob("store*")), bool)
         view = query.open(str(store))
         eventually(view.newest, lambda epoch: epoch.epoch > 0)
-        monkeypatch.setattr("millstream.query.job_view.POLL_MS", 600_000)  # this process looks when it has to
-        with asked(str(store), request_timeout_s=50.0) as client:
+        monkeypatch.setattr(
+            "millstream.query.job_view.POLL_MS", 600_000
+        )  # this process polls for epochs only when it has to
+        with server_and_client(str(store), request_timeout_s=50.0) as client:
             epochs: list[int] = []
             while len(set(epochs)) < 20:
                 epochs.append(answer(client, "SELECT c FROM clicks").json()["epoch"])

@@ -1,4 +1,4 @@
-"""A store that is away for a while: the job waits, or is restarted, and its output is exact all the same."""
+"""A store outage: the job waits or restarts, and its output stays exact."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def prepared(store: Store, out: Collect, *, patience_ms: int, restarts: int) -> 
 
 
 def begun() -> str:
-    """The store of a job that was stopped half-way, with some epochs to be swept."""
+    """The store of a job that was stopped half-way, with some epochs to be collected."""
     name = new_name()
     run(totals(Collect(), end=END), store=name, epochs=BEGAN // 10, job_name="job")
     return name
@@ -63,7 +63,7 @@ def begun() -> str:
 
 @cache
 def calm_calls() -> tuple[int, list[str]]:
-    """How many calls a job makes before it runs, and all of them."""
+    """The number of calls a job makes before it runs, and in total."""
     absence = Absence()
     job = prepared(AwayStore(begun(), absence), Collect(), patience_ms=0, restarts=0)
     before = len(absence.made)
@@ -72,7 +72,7 @@ def calm_calls() -> tuple[int, list[str]]:
 
 
 def check_moment(first: int, moment: int, calls: int, answers_lost: bool, **how: int) -> None:
-    """Be away at the call `moment`, counted from `first` and round again."""
+    """Make the store unavailable at call `moment`, counted from `first`, modulo the number of calls."""
     _, made = calm_calls()
     assert len(made) > 40
     call = first + 1 + moment % (len(made) - first)
@@ -82,13 +82,13 @@ def check_moment(first: int, moment: int, calls: int, answers_lost: bool, **how:
     assert ManifestLog(MemoryStore(name)).newest().status == "FINISHED"  # type: ignore[union-attr]
 
 
-# Thorough runs come to every call there is, several times.
+# Thorough runs cover every call several times.
 MOMENTS = st.integers(0, 79)
 
 
 @settings(deadline=None)
 @given(MOMENTS, st.booleans())
-def test_a_short_absence_at_any_moment_is_waited_out_without_a_restart(moment: int, answers_lost: bool) -> None:
+def test_a_short_outage_at_any_call_is_waited_out_without_a_restart(moment: int, answers_lost: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(patience, "_FIRST_PAUSE_S", 1e-6)
         patch.setattr(patience, "_LONGEST_PAUSE_S", 1e-6)
@@ -97,22 +97,22 @@ def test_a_short_absence_at_any_moment_is_waited_out_without_a_restart(moment: i
 
 @settings(deadline=None)
 @given(MOMENTS, st.integers(1, 4), st.booleans())
-def test_an_absence_longer_than_the_patience_is_a_failure_that_a_restart_mends(
+def test_an_outage_longer_than_the_patience_fails_and_a_restart_recovers(
     moment: int, calls: int, answers_lost: bool
 ) -> None:
     first, _ = calm_calls()
     check_moment(first, moment, calls, answers_lost, patience_ms=0, restarts=20)
 
 
-def test_a_job_whose_store_stays_away_fails_with_the_stores_own_words() -> None:
+def test_a_permanent_outage_fails_the_job_with_the_stores_error() -> None:
     first, _ = calm_calls()
     job = prepared(AwayStore(new_name(), Absence(first + 5, 10**6)), Collect(), patience_ms=0, restarts=2)
-    # Of the driver or, by its words, of a task: whoever asked the store last.
+    # The driver's error or a task's: whichever called the store last.
     with pytest.raises((StoreAwayError, JobFailedError), match="no answer"):
         job.start().result()
 
 
-def test_a_store_that_refuses_a_manifest_for_good_ends_the_job_whatever_the_restart_strategy() -> None:
+def test_a_permanently_rejected_manifest_ends_the_job_under_any_restart_strategy() -> None:
     class Refusing(MemoryStore):
         def create(self, name: str, data: bytes) -> bool:
             if name == manifest_name(2):
@@ -127,7 +127,7 @@ def test_a_store_that_refuses_a_manifest_for_good_ends_the_job_whatever_the_rest
 
 
 class Broken(Script):
-    """A source that cannot be asked, and stops the job when it is asked first."""
+    """A source whose discovery fails, and which stops the job on the first call."""
 
     asked: list[float]
 
@@ -143,7 +143,7 @@ class Broken(Script):
         return {**self.__dict__, "stop": None}
 
 
-def test_a_stop_while_the_world_is_away_does_not_use_up_all_restarts_at_once() -> None:
+def test_a_stop_during_an_outage_does_not_use_up_all_restarts() -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
     env.set_restart_strategy(RestartStrategies.fixed_delay_restart(4, 60))
     source = Broken([1])
@@ -160,8 +160,8 @@ def test_a_stop_while_the_world_is_away_does_not_use_up_all_restarts_at_once() -
 # --- after a commit -------------------------------------------------------------------------------------------
 
 
-class Forgetful(Script):
-    """A source that cannot take note of a commit, and cannot be closed."""
+class FailsAfterCommit(Script):
+    """A source whose `committed` and `close` fail."""
 
     def committed(self, positions: dict[str, Any]) -> None:
         raise OSError("the broker is away")
@@ -175,10 +175,10 @@ class Unclosable(DiscardingSink):
         raise RuntimeError("cannot be closed either")
 
 
-def test_who_cannot_be_told_of_a_commit_does_not_undo_it(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_commit_notification_does_not_undo_the_commit(caplog: pytest.LogCaptureFixture) -> None:
     out, store = Collect(), MemoryStore(new_name())
     env = StreamExecutionEnvironment.get_execution_environment()
-    numbers = env.add_source(Forgetful([1, 2, EPOCH, 3]))
+    numbers = env.add_source(FailsAfterCommit([1, 2, EPOCH, 3]))
     numbers.sink_to(out)
     numbers.sink_to(Unclosable())
     job = Launch(ManualClock(), LocalRunner(), store).prepare(env._graph("job"), env._job_settings())
@@ -194,11 +194,13 @@ def test_who_cannot_be_told_of_a_commit_does_not_undo_it(caplog: pytest.LogCaptu
         assert words in caplog.text
 
 
-# --- which errors pass, and which do not ----------------------------------------------------------------------
+# --- transient and permanent errors ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["EIO", "ESTALE", "ETIMEDOUT", "ENETUNREACH", "ECONNREFUSED", "ENOSPC"])
-def test_a_file_system_that_does_not_answer_is_away(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unresponsive_file_system_counts_as_unavailable(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = LocalStore(tmp_path)
     store.put("a", b"1")
 
@@ -213,7 +215,7 @@ def test_a_file_system_that_does_not_answer_is_away(name: str, tmp_path: Path, m
             call()
 
 
-def test_a_segment_on_a_file_system_that_does_not_answer_is_not_called_damaged(
+def test_a_segment_on_an_unresponsive_file_system_is_not_reported_as_damaged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ref = SegmentRef("segments/op/s/000000000001-00000-a.arrow", 1, 0, 128, 0, 128, 1, 10, 0)
@@ -230,7 +232,7 @@ def test_a_segment_on_a_file_system_that_does_not_answer_is_not_called_damaged(
             segments.stored_layout(ref, "s")
 
 
-def test_what_is_missing_or_forbidden_is_not_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_or_forbidden_file_is_not_an_outage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = LocalStore(tmp_path)
     with pytest.raises(StoreDamagedError):
         store.get("a")
@@ -245,7 +247,7 @@ def test_what_is_missing_or_forbidden_is_not_away(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize(("kind", "away"), [("GenericError", True), ("PermissionDeniedError", False)])
-def test_a_service_that_refuses_is_told_from_one_that_does_not_answer(kind: str, away: bool) -> None:
+def test_a_rejection_by_a_service_is_distinguished_from_an_outage(kind: str, away: bool) -> None:
     from obstore import exceptions
 
     class Service:
@@ -257,7 +259,7 @@ def test_a_service_that_refuses_is_told_from_one_that_does_not_answer(kind: str,
     assert isinstance(refused.value, StoreAwayError) is away
 
 
-def test_patience_ends_in_time_and_pauses_grow() -> None:
+def test_retries_end_in_time_and_back_off() -> None:
     clock, pauses = [0.0], []
 
     def sleep(pause_s: float) -> None:
@@ -270,7 +272,7 @@ def test_patience_ends_in_time_and_pauses_grow() -> None:
     assert 3.5 < sum(pauses) <= 5.0 and pauses == sorted(pauses) and len(pauses) < 20
 
 
-def test_a_name_that_somebody_else_took_meanwhile_is_not_ours() -> None:
+def test_a_name_created_concurrently_by_another_writer_is_not_ours() -> None:
     name = new_name()
     store = PatientStore(AwayStore(name, Absence(1)), Patience(sleep=lambda _: MemoryStore(name).put("a", b"theirs")))
     assert not store.create("a", b"ours")

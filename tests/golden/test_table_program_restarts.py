@@ -1,4 +1,4 @@
-"""A program with tables that is killed in the middle of an INSERT, and started again: nothing twice, nothing lost."""
+"""A program with tables is killed in the middle of an INSERT and restarted: nothing is duplicated or lost."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _run(folder: Path, dies_at: int) -> int:
     return subprocess.run(command, check=False, timeout=120, capture_output=True).returncode
 
 
-def test_a_program_that_was_killed_goes_on_where_each_of_its_inserts_was(tmp_path: Path) -> None:
+def test_a_killed_program_resumes_each_of_its_inserts(tmp_path: Path) -> None:
     assert _run(tmp_path, dies_at=600) == 9
     assert _run(tmp_path, dies_at=0) == 0
     assert _run(tmp_path, dies_at=0) == 0  # once more: both are done

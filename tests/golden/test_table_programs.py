@@ -1,7 +1,7 @@
-"""Programs of the kind of PyFlink's table examples (files `.program`): what they print is kept beside them.
+"""Programs in the style of PyFlink's table examples (files `.program`), with their recorded output.
 
-Each runs in a process of its own, with `pyflink` served by Millstream and its jobs in memory. The expected output is
-written by MILLSTREAM_REWRITE=1.
+Each runs in a process of its own, with `pyflink` served by Millstream and its jobs in memory. MILLSTREAM_REWRITE=1
+writes the expected output.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ with jobs_in_memory():
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=[program.stem for program in PROGRAMS])
-def test_a_program_written_for_pyflink_prints_what_it_should(program: Path) -> None:
+def test_a_program_written_for_pyflink_prints_the_recorded_output(program: Path) -> None:
     pytest.importorskip("pandas")
     ended = subprocess.run(
         [sys.executable, "-c", RUNNER, str(program)], capture_output=True, text=True, check=False, timeout=120

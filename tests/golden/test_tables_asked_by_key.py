@@ -1,4 +1,4 @@
-"""Rows of a job's tables by key, in process, over HTTP and over Flight: found, or it is told what is wrong."""
+"""Point lookups in a job's tables, in process, over HTTP and over Flight: rows, or errors for invalid keys."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from millstream.table import EnvironmentSettings, TableEnvironment
 from millstream.testing.local_jobs import jobs_in_memory
 
 KEYS: dict[str, tuple[str, str, Any]] = {
-    # the type of a key, what makes it of the number n, and the key that 2 is
+    # the type of a key, a function that makes it of the number n, and the key of 2
     "big": ("BIGINT", "n", 2),
     "small": ("SMALLINT", "CAST(n AS SMALLINT)", 2),
     "texts": ("STRING", "CAST(n AS STRING)", "2"),
@@ -45,7 +45,7 @@ PAIR = "(a INT NOT NULL, b STRING NOT NULL, n BIGINT, PRIMARY KEY (b, a) NOT ENF
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The store of a job that keeps a table for each type of a key, one with a key of two columns, and one without."""
+    """The store of a job with a table for each key type, one with a composite key, and one without a key."""
     folder = tmp_path_factory.mktemp("tables") / "store"
     with jobs_in_memory():
         env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
@@ -82,7 +82,7 @@ def client(server: QueryServer) -> Iterator[QueryClient]:
 
 
 @pytest.mark.parametrize("name", KEYS)
-def test_a_row_is_found_by_a_key_of_any_type_wherever_it_is_asked(
+def test_a_row_is_looked_up_by_a_key_of_any_type_through_every_interface(
     name: str, store: Path, server: QueryServer, client: QueryClient
 ) -> None:
     key = KEYS[name][2]
@@ -100,9 +100,7 @@ def test_a_row_is_found_by_a_key_of_any_type_wherever_it_is_asked(
     assert response.status_code == 200 and response.json()["value"]["n"] == 2, response.text
 
 
-def test_a_key_of_several_columns_goes_by_their_names_or_their_order(
-    store: Path, server: QueryServer, client: QueryClient
-) -> None:
+def test_a_composite_key_is_passed_by_names_or_in_order(store: Path, server: QueryServer, client: QueryClient) -> None:
     newest = query.open(str(store)).newest()
     assert newest.get("pairs", ("2", 2)).n == client.get("pairs", ("2", 2)).value["n"] == 2
     for key in ('["2", 2]', '{"a": 2, "b": "2"}'):
@@ -113,7 +111,7 @@ def test_a_key_of_several_columns_goes_by_their_names_or_their_order(
         assert newest.get_columns("pairs", keys).column("found").to_pylist() == [True, False]
         assert client.get_columns("pairs", keys).column("found").to_pylist() == [True, False]
         assert newest.table("pairs").of_keys(keys).to_pylist() == [{"a": 2, "b": "2", "n": 2}]
-    # What is scanned can be asked for.
+    # Keys returned by a scan can be looked up.
     for row in httpx.get(f"{server.url}/v1/jobs/clicks/states/pairs/scan").json()["rows"]:
         again = httpx.get(f"{server.url}/v1/jobs/clicks/states/pairs/keys/{json.dumps(row['key'])}").json()
         assert again["found"] and again["value"] == row["value"] and set(row["key"]) == {"a", "b"}
@@ -121,15 +119,13 @@ def test_a_key_of_several_columns_goes_by_their_names_or_their_order(
     assert newest.get("bag", (1, "x")) == client.get("bag", (1, "x")).value == 2
 
 
-def test_keys_whose_parts_have_other_names_or_types_are_told_and_never_not_found(
-    store: Path, client: QueryClient
-) -> None:
+def test_keys_with_wrong_names_or_types_are_errors_and_never_not_found(store: Path, client: QueryClient) -> None:
     newest = query.open(str(store)).newest()
     for names, parts in (
         (["x", "y"], [pa.array(["2"]), pa.array([2])]),
         (["b", "c"], [pa.array(["2"]), pa.array([2])]),
         (["b"], [pa.array(["2"])]),
-        (["b", "a"], [pa.array([2]), pa.array([2])]),  # a number where there are texts
+        (["b", "a"], [pa.array([2]), pa.array([2])]),  # a number instead of a text
         (["b", "a"], [pa.array(["2"]), pa.array(["2"])]),
     ):
         keys = pa.StructArray.from_arrays(parts, names=names)
@@ -141,7 +137,7 @@ def test_keys_whose_parts_have_other_names_or_types_are_told_and_never_not_found
             client.get_columns("pairs", keys)
 
 
-def test_a_wrong_key_of_a_table_is_told_in_the_words_of_its_type(server: QueryServer) -> None:
+def test_a_wrong_key_is_rejected_with_the_expected_type(server: QueryServer) -> None:
     for name, key, words in (
         ("big", "x", "keys of this state are LONG. Send a number"),
         ("pairs", "[1]", "Send an array of b, a"),

@@ -1,4 +1,6 @@
-"""Tables by key, in and out: upserts become whole changes, and a sink by key has after every epoch the query's rows."""
+"""Keyed tables as sources and sinks: upserts are normalised into full changes, and a keyed sink equals the query's
+result after every epoch.
+"""
 
 from __future__ import annotations
 
@@ -44,12 +46,12 @@ upserts = st.tuples(kinds, st.integers(0, 3), st.integers(0, 2) | st.none(), st.
 
 
 def rows_after(table: Changelog, epochs: int) -> list[tuple[Any, ...]]:
-    """The rows of a table after so many epochs."""
+    """The rows of a table after a number of epochs."""
     return list(materialised(row for epoch in table.epochs[:epochs] for row in epoch).elements())
 
 
-def said(query: str, rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """What a batch engine says of a query over these rows."""
+def batch_answer(query: str, rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """The batch engine's answer to a query over these rows."""
     with duckdb.connect() as database:
         return answer(database, query, {"t": rows})
 
@@ -62,10 +64,10 @@ def _row(kind: RowKind, values: tuple[Any, ...]) -> Row:
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.lists(upserts, max_size=6), min_size=1, max_size=4), st.integers(1, 3), st.booleans())
-def test_upserts_become_the_changes_that_happened(epochs: list[Any], parallelism: int, crashes: bool) -> None:
+def test_upserts_are_normalised_into_full_changes(epochs: list[Any], parallelism: int, crashes: bool) -> None:
     script: list[Any] = []
     for epoch in epochs:
-        # Of a deletion only the key counts.
+        # Only the key of a deletion counts.
         script += [_row(kind, (k, v, s)) for kind, k, v, s in epoch]
         script += [CRASH, EPOCH] if crashes else [EPOCH]
     out = Collect()
@@ -86,7 +88,7 @@ def test_upserts_become_the_changes_that_happened(epochs: list[Any], parallelism
 
 
 def _sink_table(query: str, key: str, columns: str, table: Changelog, **options: Any) -> list[dict[Any, Any]]:
-    """What a sink by key has after every epoch; a key that is told twice in one is a failure."""
+    """The contents of a keyed sink after every epoch; a key written twice in one epoch is a failure."""
     out = Collect()
     names = [name.split()[0] for name in columns.split(", ")]
 
@@ -141,17 +143,17 @@ KEYED = (
 
 
 @pytest.mark.parametrize(("query", "key", "columns"), KEYED)
-def test_a_sink_by_the_key_of_the_query_has_its_rows_after_every_epoch(query: str, key: str, columns: str) -> None:
+def test_a_sink_keyed_like_the_query_matches_it_after_every_epoch(query: str, key: str, columns: str) -> None:
     for seed in range(2):
         random = Random(f"{query} {seed}")
         table = random_changelog(random, 5, random.choice((6, 20)), only_grows=False)
         tables = _sink_table(query, key, columns, table, parallelism=seed * 2 + 1, crashes=[seed])
         for epoch, found in enumerate(tables, start=1):
-            assert Counter(found.values()) == Counter(said(query, rows_after(table, epoch)))
+            assert Counter(found.values()) == Counter(batch_answer(query, rows_after(table, epoch)))
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_of_rows_with_one_key_of_the_sink_the_last_stands_and_the_one_before_it_comes_back(seed: int) -> None:
+def test_the_latest_row_of_a_sink_key_wins_and_the_previous_one_reappears_on_its_deletion(seed: int) -> None:
     random = Random(seed)
     table = random_changelog(random, 6, 12, only_grows=False, keys=2)
     query = "SELECT k, v, s FROM t WHERE k IS NOT NULL"
@@ -173,8 +175,8 @@ UPSERTED = (
 )
 
 
-def _told_of(insert: str, columns: str, table: str = UPSERTED, **options: str) -> list[tuple[Any, ...]]:
-    """The changes that a sink by the key `k` is told of, an epoch for each row."""
+def _sink_changes(insert: str, columns: str, table: str = UPSERTED, **options: str) -> list[tuple[Any, ...]]:
+    """The changes that a sink keyed by `k` receives, an epoch for each row."""
     out = Collect()
     with jobs_in_memory(), kept_tables(out):
         t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
@@ -188,22 +190,24 @@ def _told_of(insert: str, columns: str, table: str = UPSERTED, **options: str) -
 
 
 def test_a_deletion_reaches_a_sink_whose_columns_may_not_be_null() -> None:
-    # The source tells the key alone of what goes.
-    told = _told_of("SELECT k, v, s FROM u", "k INT, v BIGINT, s STRING NOT NULL")
+    # The source emits deletes with the key alone.
+    told = _sink_changes("SELECT k, v, s FROM u", "k INT, v BIGINT, s STRING NOT NULL")
     assert ("-D", 1, 5, "a") in told and told[-1] == ("+U", 3, 8, "d")
 
 
-def test_a_row_that_is_dropped_for_a_null_takes_the_one_before_it_along() -> None:
+def test_a_row_dropped_for_a_null_deletes_its_predecessor() -> None:
     drop = {"table.exec.sink.not-null-enforcer": "DROP"}
-    told = _told_of("SELECT k, v, s FROM u", "k INT, v BIGINT NOT NULL, s STRING", **drop)
+    told = _sink_changes("SELECT k, v, s FROM u", "k INT, v BIGINT NOT NULL, s STRING", **drop)
     assert [row[:2] for row in told if row[0] == "-D"] == [("-D", 1), ("-D", 2)]
     rows = '[["+I", [1, 5]], ["+I", [1, null]], ["-D", [1, 5]]]'
     changing = "CREATE TABLE c (k INT, v BIGINT) WITH ('connector' = 'values', 'changelog-mode' = 'I,D', 'data' = '{}')"
-    told = _told_of("SELECT k, MAX(v) FROM c GROUP BY k", "k INT, v BIGINT NOT NULL", changing.format(rows), **drop)
+    told = _sink_changes(
+        "SELECT k, MAX(v) FROM c GROUP BY k", "k INT, v BIGINT NOT NULL", changing.format(rows), **drop
+    )
     assert told == [("+I", 1, 5), ("-D", 1, 5)]
 
 
-def test_a_function_is_not_called_for_a_deletion_that_has_no_values_for_it() -> None:
+def test_a_function_is_not_called_for_a_key_only_deletion() -> None:
     plans = []
     for columns in ("s STRING NOT NULL", "s STRING"):
         table = UPSERTED.replace("s STRING", columns)
@@ -228,7 +232,7 @@ OVER_UPSERTS = (
 
 
 @pytest.mark.parametrize("query", OVER_UPSERTS)
-def test_a_query_over_upserts_is_the_batch_answer_after_every_epoch(query: str) -> None:
+def test_a_query_over_upserts_matches_the_batch_answer_after_every_epoch(query: str) -> None:
     random = Random(query)
     epochs: list[list[tuple[RowKind, tuple[Any, ...]]]] = [
         [
@@ -261,4 +265,4 @@ def test_a_query_over_upserts_is_the_batch_answer_after_every_epoch(query: str) 
                 table[values[0]] = values
         given = materialised(record.value for record in result.of(out) if record.epoch <= number)
         rows = [(*values, None) for values in table.values()]
-        assert given == Counter(said(query, rows)), f"epoch {number}"
+        assert given == Counter(batch_answer(query, rows)), f"epoch {number}"

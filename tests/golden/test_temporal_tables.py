@@ -1,4 +1,4 @@
-"""Rows see the version of a table that was there at their time: a table with a key, whose rows are put in place."""
+"""Temporal joins: rows join the version of a keyed, upserted table that was valid at their time."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def with_tables(key: str = "STRING", rates: list[Any] = RATES) -> TableEnvironme
         ("JOIN", [(2, 100), (3, 110), (5, 7)]),
     ],
 )
-def test_a_row_sees_the_version_of_its_time_and_none_where_the_row_was_taken_away(
+def test_a_row_joins_the_version_at_its_time_and_none_after_a_delete(
     join: str, expected: list[tuple[int, int | None]]
 ) -> None:
     query = f"SELECT o.n, r.rate FROM orders o {join} rates FOR SYSTEM_TIME AS OF o.ts AS r ON o.c = r.c"
@@ -59,31 +59,31 @@ def test_a_row_sees_the_version_of_its_time_and_none_where_the_row_was_taken_awa
     assert sorted(given) == expected
 
 
-def test_a_condition_on_the_version_does_not_show_an_older_one() -> None:
+def test_a_condition_on_the_version_does_not_match_an_older_one() -> None:
     query = (
         "SELECT o.n, r.rate FROM orders o JOIN rates FOR SYSTEM_TIME AS OF o.ts AS r ON o.c = r.c AND r.rate <= 100 "
         "WHERE r.rate > 1"
     )
     with jobs_in_memory():
         given = [tuple(row) for row in with_tables().execute_sql(query).collect()]
-    assert sorted(given) == [(2, 100), (5, 7)]  # at 5 s the rate was 110, which the condition refuses
+    assert sorted(given) == [(2, 100), (5, 7)]  # at 5 s the rate was 110, which the condition rejects
 
 
-def test_an_equality_beside_the_key_is_of_the_version_and_does_not_show_an_older_one() -> None:
+def test_an_equality_on_a_non_key_column_does_not_match_an_older_version() -> None:
     query = (
         "SELECT o.n, r.rate FROM orders o LEFT JOIN rates FOR SYSTEM_TIME AS OF o.ts AS r "
         "ON o.c = r.c AND o.n + 98 = r.rate AND r.c = 'usd'"
     )
     with jobs_in_memory():
         given = [tuple(row) for row in with_tables().execute_sql(query).collect()]
-    # Order 2 meets 100. Order 3 would meet 101, and 100 is no longer the rate then.
+    # Order 2 matches 100. Order 3 would match 101, but 100 is no longer the rate then.
     assert sorted(given) == [(1, None), (2, 100), (3, None), (4, None), (5, None), (6, None)]
 
 
 @pytest.mark.parametrize(
     ("condition", "expected"),
     [
-        ("WHERE r.rate = o.n + 97", []),  # order 3 comes when the rate is 110, and 100 no longer
+        ("WHERE r.rate = o.n + 97", []),  # order 3 arrives when the rate is 110, no longer 100
         ("WHERE r.rate = o.n + 98", [(2, 100)]),
         ("WHERE r.rate > o.n + 100", [(3, 110)]),
         ("WHERE r.since <= o.ts", [(2, 100), (3, 110), (5, 7)]),
@@ -91,7 +91,7 @@ def test_an_equality_beside_the_key_is_of_the_version_and_does_not_show_an_older
         ("AND r.ts <= o.since", []),
     ],
 )
-def test_what_is_said_of_both_sides_is_of_the_version_and_does_not_find_another_one(
+def test_a_condition_on_both_sides_applies_to_the_version_and_matches_no_other(
     condition: str, expected: list[tuple[int, int]]
 ) -> None:
     query = f"SELECT o.n, r.rate FROM orders o JOIN rates FOR SYSTEM_TIME AS OF o.ts AS r ON o.c = r.c {condition}"
@@ -101,14 +101,14 @@ def test_what_is_said_of_both_sides_is_of_the_version_and_does_not_find_another_
 
 
 @pytest.mark.parametrize("key", ["VARCHAR(10)", "CHAR(3)"])
-def test_a_key_of_another_length_is_the_same_key(key: str) -> None:
+def test_a_key_of_another_declared_length_is_the_same_key(key: str) -> None:
     query = "SELECT o.n, r.rate FROM orders o JOIN rates FOR SYSTEM_TIME AS OF o.ts AS r ON o.c = r.c"
     with jobs_in_memory():
         given = [tuple(row) for row in with_tables(key).execute_sql(query).collect()]
     assert sorted(given) == [(2, 100), (3, 110), (5, 7)]
 
 
-def test_a_row_that_is_gone_by_its_key_alone_needs_no_time_but_to_be_a_version() -> None:
+def test_a_key_only_delete_needs_a_timestamp_only_in_a_versioned_table() -> None:
     rates = [*RATES, ["-D", ["eur", None, None]], ["+I", ["chf", 9, "2024-01-01 00:00:12"]]]
     with jobs_in_memory():
         t_env = with_tables(rates=rates)
@@ -119,7 +119,7 @@ def test_a_row_that_is_gone_by_its_key_alone_needs_no_time_but_to_be_a_version()
     assert counted[-1][:2] == (1, 9)
 
 
-def test_a_key_that_rows_cannot_be_looked_up_by_is_told() -> None:
+def test_an_unsupported_lookup_key_is_rejected() -> None:
     t_env = with_tables("ARRAY<INT>")
     t_env.execute_sql(
         "CREATE TABLE listed (c ARRAY<INT>, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH "
@@ -139,6 +139,6 @@ def test_a_key_that_rows_cannot_be_looked_up_by_is_told() -> None:
         ("orders o FULL JOIN rates FOR SYSTEM_TIME AS OF o.ts AS r ON o.c = r.c", "only supports INNER and LEFT"),
     ],
 )
-def test_what_cannot_be_joined_as_of_a_time_is_told(query: str, words: str) -> None:
+def test_an_unsupported_temporal_join_is_rejected(query: str, words: str) -> None:
     with pytest.raises(MillstreamError, match=words):
         with_tables().explain_sql(f"SELECT o.n FROM {query}")

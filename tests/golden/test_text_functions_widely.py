@@ -1,4 +1,6 @@
-"""Kernels of text, JSON and collections do what their references say, on many rows; and any pattern means one thing."""
+"""Kernels of text, JSON and collections match their references on many rows, and both pattern engines agree on any
+pattern.
+"""
 
 from __future__ import annotations
 
@@ -19,18 +21,18 @@ PIECES = (
 @pytest.mark.parametrize("name", FUNCTIONS)
 @settings(max_examples=100)
 @given(data=st.data())
-def test_a_kernel_agrees_with_its_reference_widely(name: str, data: st.DataObject) -> None:
+def test_a_kernel_matches_its_reference_on_many_rows(name: str, data: st.DataObject) -> None:
     data.draw(comparisons(name, FUNCTIONS[name])).check()
 
 
 @settings(max_examples=500)
 @given(st.sampled_from(PATTERNS).flatmap(pattern_comparisons))
-def test_known_patterns_over_columns_widely(comparison: Comparison) -> None:
+def test_known_patterns_match_on_many_rows(comparison: Comparison) -> None:
     comparison.check()
 
 
 @settings(max_examples=1_000)
 @given(st.lists(st.sampled_from(PIECES), max_size=6).map("".join).flatmap(pattern_comparisons))
 @example(Comparison("REGEXP", [(None, "(?<!a*)")], is_constant=True))
-def test_any_pattern_means_the_same_to_both_engines(comparison: Comparison) -> None:
+def test_both_engines_agree_on_any_pattern(comparison: Comparison) -> None:
     comparison.check()

@@ -1,4 +1,4 @@
-"""The local tier between real processes: they write, read, make room and are killed at any moment, all at once."""
+"""The local tier shared by real processes: they concurrently write, read, evict and are killed at any moment."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ def start(folder: Path, seed: str, mode: str) -> subprocess.Popen[bytes]:
 
 
 def acknowledged(folder: Path) -> list[str]:
-    """Names that were told whole: a process may be killed while it prints."""
+    """Names printed completely: a process may be killed while it prints."""
     texts = [path.read_text() for path in folder.glob("log-*")]
     return [line for text in texts for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
 
 @pytest.mark.parametrize("mode", ["flushed", "deferred"])
-def test_processes_that_are_killed_lose_nothing_that_was_acknowledged(tmp_path: Path, mode: str) -> None:
+def test_killed_processes_lose_no_acknowledged_file(tmp_path: Path, mode: str) -> None:
     rng = random.Random(f"{mode}-{time.time_ns()}")
     running = {f"{mode}x{number}": start(tmp_path, f"{mode}x{number}", mode) for number in range(PROCESSES)}
     try:

@@ -1,4 +1,4 @@
-"""Joins by time in SQL are those of the slow way: in the same epochs, wherever these are cut, whatever comes late."""
+"""SQL time joins match the reference: in the same epochs, wherever these are cut, with late rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from millstream.runtime.tables.references.time_joins import (
 )
 
 
-def given_by(
+def results_of(
     query: str, tables: dict[str, TimedTable], parallelism: int, views: dict[str, str] | None = None
 ) -> Counter[Any]:
     """Results with their epochs."""
@@ -36,7 +36,7 @@ def both(result: tuple[int, Any, Any]) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("kind", JOINS)
 @pytest.mark.parametrize("bounds", [(-1_000, 500), (0, 0), (200, 900), (-5_000, -1)], ids=str)
-def test_interval_joins_are_those_of_the_slow_way(kind: str, bounds: tuple[int, int]) -> None:
+def test_interval_joins_match_the_reference(kind: str, bounds: tuple[int, int]) -> None:
     lower, upper = bounds
     query = (
         f"SELECT t.k, t.v, t.t, u.k, u.v, u.t FROM t {JOINS[kind]} u ON t.k = u.k AND t.v <= u.v + 2 "
@@ -54,7 +54,7 @@ def test_interval_joins_are_those_of_the_slow_way(kind: str, bounds: tuple[int, 
             upper,
             lambda left, right: left[1] is not None and right[1] is not None and left[1] <= right[1] + 2,
         )
-        assert given_by(query, tables, seed % 3 + 1) == Counter(map(both, expected))
+        assert results_of(query, tables, seed % 3 + 1) == Counter(map(both, expected))
 
 
 WINDOWED = "SELECT * FROM TABLE({shape}(TABLE {table}, DESCRIPTOR(ts), {sizes}))"
@@ -63,7 +63,7 @@ SHAPES = {"TUMBLE": ("INTERVAL '1' SECOND", 1_000), "HOP": ("INTERVAL '0.5' SECO
 
 @pytest.mark.parametrize("kind", [*JOINS, "SEMI", "ANTI"])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_window_joins_are_those_of_the_slow_way(kind: str, shape: str) -> None:
+def test_window_joins_match_the_reference(kind: str, shape: str) -> None:
     sizes, slide = SHAPES[shape]
     left, right = (f"({WINDOWED.format(shape=shape, table=name, sizes=sizes)})" for name in ("t", "u"))
     same = "l.k = r.k AND l.window_start = r.window_start AND l.window_end = r.window_end AND l.v <> r.v"
@@ -90,11 +90,11 @@ def test_window_joins_are_those_of_the_slow_way(kind: str, shape: str) -> None:
             kind,
             lambda left, right: left[1] is not None and right[1] is not None and left[1] != right[1],
         )
-        assert given_by(query, tables, seed % 3 + 1) == Counter(map(both, expected))
+        assert results_of(query, tables, seed % 3 + 1) == Counter(map(both, expected))
 
 
 @pytest.mark.parametrize("kind", ["INNER", "LEFT"])
-def test_temporal_joins_with_a_view_of_last_rows_are_those_of_the_slow_way(kind: str) -> None:
+def test_temporal_joins_with_a_deduplicating_view_match_the_reference(kind: str) -> None:
     query = (
         f"SELECT t.k, t.v, t.t, r.k, r.v, r.t FROM t {JOINS[kind]} latest "
         "FOR SYSTEM_TIME AS OF t.ts AS r ON t.k = r.k AND t.v <> r.v"
@@ -108,11 +108,11 @@ def test_temporal_joins_with_a_view_of_last_rows_are_those_of_the_slow_way(kind:
             kind,
             lambda left, right: left[1] is not None and right[1] is not None and left[1] != right[1],
         )
-        given = given_by(query, tables, seed % 3 + 1, {"latest": LATEST})
+        given = results_of(query, tables, seed % 3 + 1, {"latest": LATEST})
         assert given == Counter(map(both, expected))
 
 
-def test_the_versions_of_a_temporal_join_are_forgotten_as_time_goes_on() -> None:
+def test_versions_of_a_temporal_join_expire_with_the_watermark() -> None:
     tables = {
         name: TimedTable([([("a", n, at * 1_000 + n) for n in range(20)], at * 1_000) for at in range(20)])
         for name in ("t", "u")
@@ -121,10 +121,10 @@ def test_the_versions_of_a_temporal_join_are_forgotten_as_time_goes_on() -> None
     result, out = ran(query, tables, parallelism=1, views={"latest": LATEST})
     assert len(result[out]) == 400
     rows = [stored_rows(manifest) for manifest in result.manifests]
-    assert max(rows[10:]) < 200, rows  # of 800 that came
+    assert max(rows[10:]) < 200, rows  # of 800 that arrived
 
 
-def test_what_an_interval_join_keeps_does_not_grow() -> None:
+def test_the_state_of_an_interval_join_is_bounded() -> None:
     tables = {
         name: TimedTable([([(str(n), n, at * 1_000 + n) for n in range(20)], at * 1_000) for at in range(30)])
         for name in ("t", "u")
@@ -135,11 +135,11 @@ def test_what_an_interval_join_keeps_does_not_grow() -> None:
     )
     result, _ = ran(query, tables, parallelism=1)
     rows = [stored_rows(manifest) for manifest in result.manifests]
-    assert max(rows[20:]) < 350, rows  # of 1,200 that came
+    assert max(rows[20:]) < 350, rows  # of 1,200 that arrived
 
 
 @pytest.mark.parametrize("time", ["a", "b"])
-def test_times_stay_times_behind_an_interval_join(time: str) -> None:
+def test_time_attributes_survive_an_interval_join(time: str) -> None:
     tables = {
         "t": TimedTable([([("x", 1, 100), ("x", 2, 1_900)], 2_500), ([("x", 3, 3_100)], 9_000)]),
         "u": TimedTable([([("x", 5, 300)], 2_500), ([("x", 6, 2_200), ("x", 7, 3_050)], 9_000)]),
@@ -154,7 +154,7 @@ def test_times_stay_times_behind_an_interval_join(time: str) -> None:
     )
     result, out = ran(query, tables, parallelism=2)
     given = sorted(tuple(map(milliseconds, row)) for row in result[out])
-    # 1 meets 5 (at 300), 2 meets 6 (at 2200); 3 came after 7, which it does not meet.
+    # 1 matches 5 (at 300), 2 matches 6 (at 2200); 3 arrived after 7, which it does not match.
     assert given == ([(0, 1, 1), (1_000, 2, 1)] if time == "a" else [(0, 1, 1), (2_000, 2, 1)])
 
 
@@ -171,25 +171,25 @@ _RUNNING = "SELECT v, a, b, COUNT(*) OVER (ORDER BY {time} ROWS BETWEEN UNBOUNDE
 
 
 @pytest.mark.parametrize(("time", "expected"), [("a", [1, 2, 3]), ("b", [3, 2, 1])])
-def test_over_goes_by_either_time_of_an_interval_join(time: str, expected: list[int]) -> None:
+def test_over_orders_by_either_time_of_an_interval_join(time: str, expected: list[int]) -> None:
     result, out = ran(f"{_RUNNING.format(time=time)} ({CROSSED})", CROSSING, parallelism=2)
     assert [row[3] for row in sorted(result[out], key=lambda row: row[0])] == expected
 
 
 @pytest.mark.parametrize("time", ["a", "b"])
-def test_windows_behind_over_go_by_the_other_time(time: str) -> None:
+def test_windows_downstream_of_over_can_use_the_other_time(time: str) -> None:
     other = "b" if time == "a" else "a"
     query = (
         f"WITH p AS ({_RUNNING.format(time=time)} ({CROSSED})) SELECT window_start, SUM(n), COUNT(*) "
         f"FROM TABLE(TUMBLE(TABLE p, DESCRIPTOR({other}), INTERVAL '0.4' SECOND)) GROUP BY window_start, window_end"
     )
     result, out = ran(query, CROSSING, parallelism=2)
-    # By the other time the rows come in the opposite order: 3, 2 and 1 were counted before them.
+    # By the other time the rows arrive in the opposite order: 3, 2 and 1 were counted before them.
     firsts = {"a": [(0, 3, 1), (400, 3, 2)], "b": [(0, 3, 1), (400, 2, 1), (800, 1, 1)]}
     assert sorted(tuple(map(milliseconds, row)) for row in result[out]) == firsts[time]
 
 
-def test_a_side_whose_rows_may_be_others_later_is_joined_as_one_that_changes() -> None:
+def test_an_updating_input_is_joined_as_a_changelog() -> None:
     tables = {
         "t": TimedTable([([("x", 1, 500)], None), ([("x", 2, 300)], None), ([("y", 3, 600)], 9_000)]),
         "u": TimedTable([([("x", 5, 400)], None), ([], None), ([("y", 6, 600)], 9_000)]),
@@ -212,7 +212,7 @@ def test_a_side_whose_rows_may_be_others_later_is_joined_as_one_that_changes() -
     )
 
 
-def test_windows_go_on_behind_a_window_join() -> None:
+def test_a_window_join_can_feed_further_windows() -> None:
     tables = {
         "t": TimedTable([([("x", 1, 100), ("y", 2, 400)], 500), ([("x", 3, 1_100)], 9_000)]),
         "u": TimedTable([([("x", 5, 300)], 500), ([("y", 6, 700), ("x", 7, 1_050)], 9_000)]),

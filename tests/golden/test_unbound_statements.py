@@ -1,8 +1,8 @@
-"""Statements that can be read but mean nothing, or what cannot be: what is told of each is kept in files.
+"""Statements that parse but cannot be bound: their errors are recorded in files.
 
-The files of `sql_statements/unbound` hold statements and the error the last one gives, among the tables of
-`unbound_tables.sql`; a change of a message is a change of a file. After one that is meant,
-`MILLSTREAM_REWRITE=1 pytest tests/golden/test_unbound_statements.py` writes them anew: read the difference.
+The files of `sql_statements/unbound` contain statements and the error of the last one, over the tables of
+`unbound_tables.sql`; a changed message is a changed file. After an intended one, `MILLSTREAM_REWRITE=1 pytest
+tests/golden/test_unbound_statements.py` rewrites them: review the difference.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ THEMES = sorted(path.name for path in (FOLDER / "unbound").glob("*.txt"))
 
 
 def stories(path: Path) -> list[tuple[str, str, str]]:
-    """(title, statements, what is told) of each story of a file."""
+    """(title, statements, error) of each story of a file."""
     text = path.read_text()
-    matches = [(title, statement, told.strip("\n")) for title, statement, told in STORY.findall(text)]
+    matches = [(title, statement, error_of.strip("\n")) for title, statement, error_of in STORY.findall(text)]
     assert len(matches) == len(re.findall("^=== ", text, re.MULTILINE))
     return matches
 
 
 def carry_out(statement: Statement, session: PlannerSession) -> None:
-    """What `execute_sql` does with a statement, up to the optimised plan."""
+    """Process a statement like `execute_sql`, up to the optimised plan."""
     if isinstance(statement, Insert):
         optimised([bind_insert(statement, session)], session)
     elif isinstance(statement, QueryStatement):
@@ -48,7 +48,7 @@ def carry_out(statement: Statement, session: PlannerSession) -> None:
         run(statement, session)
 
 
-def told(text: str) -> str:
+def error_of(text: str) -> str:
     session = PlannerSession()
     for statement in parse_statements((FOLDER / "unbound_tables.sql").read_text()):
         carry_out(statement, session)
@@ -61,10 +61,10 @@ def told(text: str) -> str:
 
 
 @pytest.mark.parametrize("theme", THEMES)
-def test_what_is_told_of_a_statement_that_cannot_be_bound(theme: str) -> None:
+def test_an_unbound_statement_has_the_recorded_error(theme: str) -> None:
     path = FOLDER / "unbound" / theme
     written = stories(path)
-    seen = [told(statement) for _, statement, _ in written]
+    seen = [error_of(statement) for _, statement, _ in written]
     if os.environ.get("MILLSTREAM_REWRITE"):
         parts = [f"=== {title}\n{text}---\n{error}\n" for (title, text, _), error in zip(written, seen, strict=True)]
         path.write_text("\n".join(parts))
@@ -73,14 +73,14 @@ def test_what_is_told_of_a_statement_that_cannot_be_bound(theme: str) -> None:
         assert error == expected, f"{theme}: {title}"
 
 
-def test_none_of_them_is_right_and_no_two_are_the_same() -> None:
+def test_every_statement_is_invalid_and_unique() -> None:
     all_stories = [story for theme in THEMES for story in stories(FOLDER / "unbound" / theme)]
     statements = [statement for _, statement, _ in all_stories]
     assert len(statements) == len(set(statements)) >= 100
     assert not [title for title, _, error in all_stories if error == "(it is right)"]
 
 
-def test_all_but_those_about_whole_tables_draw_the_place() -> None:
+def test_every_error_below_a_whole_table_marks_its_place() -> None:
     without = [
         title
         for theme in THEMES

@@ -1,5 +1,6 @@
-"""Aggregates of the program's own: their results are those of a loop over the rows, in groups and in windows, through
-epochs, failures and parallelism."""
+"""User-defined aggregates match a loop over the rows, in groups and in windows, across epochs, failures and
+parallelism.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
 class Middle(AggregateFunction):
-    """The middle one of the values: it needs all of them, in a list."""
+    """The median. It needs all values, in a list."""
 
     def create_accumulator(self) -> Any:
         return Row(ListView())
@@ -60,14 +61,14 @@ class Middle(AggregateFunction):
 
 
 class Unmerged(Middle):
-    """The same, of which parts of windows cannot be put together."""
+    """The same without `merge`, so that panes cannot be combined."""
 
     merge = AggregateFunction.merge
     retract = AggregateFunction.retract
 
 
-class Often(TableAggregateFunction):
-    """Every text with how often it is there."""
+class Occurrences(TableAggregateFunction):
+    """Every text with its number of occurrences."""
 
     def create_accumulator(self) -> Any:
         return Row(MapView())
@@ -108,7 +109,7 @@ def groups_of(rows: list[tuple[Any, ...]]) -> dict[Any, list[tuple[Any, ...]]]:
 
 
 def after_each_epoch(changelog: Changelog, build: Any, *, only_grows: bool, crashes: Any = (), parallelism: int) -> Any:
-    """What a table of the Table API holds after each epoch."""
+    """The contents of a Table API table after each epoch."""
     out = Collect()
 
     def program(env: Any) -> None:
@@ -125,7 +126,7 @@ def after_each_epoch(changelog: Changelog, build: Any, *, only_grows: bool, cras
 
 
 @pytest.mark.parametrize("seed", range(9))
-def test_groups_have_what_a_loop_over_their_rows_gives_after_every_epoch(seed: int) -> None:
+def test_groups_match_a_loop_over_their_rows_after_every_epoch(seed: int) -> None:
     random = Random(seed)
     only_grows = seed % 3 == 0
     changelog = random_changelog(random, 6, 12, only_grows=only_grows)
@@ -154,12 +155,12 @@ def test_groups_have_what_a_loop_over_their_rows_gives_after_every_epoch(seed: i
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_table_aggregate_gives_the_rows_of_each_group(seed: int) -> None:
+def test_a_table_aggregate_emits_the_rows_of_each_group(seed: int) -> None:
     random = Random(100 + seed)
     changelog = random_changelog(random, 5, 10, only_grows=False)
 
     def build(t_env: Any, table: Any) -> Any:
-        counted = table.group_by(col("k")).flat_aggregate(udtaf(Often())(col("s")).alias("text", "times"))
+        counted = table.group_by(col("k")).flat_aggregate(udtaf(Occurrences())(col("s")).alias("text", "times"))
         return counted.select(col("times"), col("k"), col("text"))
 
     for rows, given in after_each_epoch(
@@ -178,7 +179,7 @@ BY_THEMSELVES: dict[str, Callable[[Any], Any]] = {
     "distinct": lambda table: table.group_by(col("k")).select(col("k"), udaf(Middle())(col("v")).distinct),
     "udtaf": lambda table: (
         table.group_by(col("k"))
-        .flat_aggregate(udtaf(Often())(col("s")).alias("text", "times"))
+        .flat_aggregate(udtaf(Occurrences())(col("s")).alias("text", "times"))
         .select(col("k"), col("text"), col("times"))
     ),
     "over": lambda table: table.over_window(
@@ -188,8 +189,8 @@ BY_THEMSELVES: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", list(BY_THEMSELVES))
-def test_a_program_with_functions_that_have_no_name_goes_on_when_it_is_started_again(name: str) -> None:
-    # Each start makes the functions anew: as objects they are others, and their state is the same.
+def test_a_program_with_unnamed_functions_resumes_after_a_restart(name: str) -> None:
+    # Each start creates new function objects; their state is recognised nevertheless.
     script, store = random_changelog(Random(name), 4, 8, only_grows=False).script(), f"started-again-{name}"
 
     def ran(store: str, epochs: int | None) -> list[Row]:
@@ -229,7 +230,7 @@ def in_windows(rows: list[Row], query: Any, parallelism: int, crash: int) -> lis
         t_env.create_temporary_view("t", table)
         t_env.create_temporary_function("middle", udaf(Middle()))
         t_env.create_temporary_function("unmerged", udaf(Unmerged()))
-        # As PyFlink calls it: once for a window, with a Series.
+        # As PyFlink calls it: once per window, with a Series.
         series = udaf(lambda values: int(values.max()), result_type=DataTypes.BIGINT(), func_type="pandas")
         t_env.create_temporary_function("largest", series)
         given = t_env.sql_query(query) if isinstance(query, str) else query(t_env, table)
@@ -274,7 +275,7 @@ def results(held: list[int]) -> tuple[Any, ...]:
         ),
     ],
 )
-def test_windows_have_what_a_loop_over_their_rows_gives(windows: str, spans: Any, seed: int) -> None:
+def test_windows_match_a_loop_over_their_rows(windows: str, spans: Any, seed: int) -> None:
     random = Random(seed)
     rows = random_rows(random)
     query = f"SELECT k, window_start, window_end, {MEASURES} FROM TABLE({windows}) GROUP BY k, window_start, window_end"
@@ -287,7 +288,7 @@ def test_windows_have_what_a_loop_over_their_rows_gives(windows: str, spans: Any
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_sessions_have_what_a_loop_over_their_rows_gives(seed: int) -> None:
+def test_sessions_match_a_loop_over_their_rows(seed: int) -> None:
     random = Random(seed)
     rows = random_rows(random)
     session = "(ts, INTERVAL '0.15' SECOND)"
@@ -306,7 +307,7 @@ def test_sessions_have_what_a_loop_over_their_rows_gives(seed: int) -> None:
 
 
 @pytest.mark.parametrize("window", ["tumble", "slide", "session"])
-def test_windows_of_the_table_api_give_the_rows_of_sql(window: str) -> None:
+def test_table_api_windows_match_sql_windows(window: str) -> None:
     rows = random_rows(Random(7))
     groups = {
         "tumble": Tumble.over(lit(500).milli).on(col("ts")).alias("w"),
@@ -329,7 +330,7 @@ def test_windows_of_the_table_api_give_the_rows_of_sql(window: str) -> None:
 
 
 class Sums(AggregateFunction):
-    """Two columns, of whole rows."""
+    """Two columns, over whole rows."""
 
     def create_accumulator(self) -> Any:
         return [0, 0]
@@ -358,14 +359,14 @@ def rows_of(table: Any) -> list[tuple[Any, ...]]:
         return sorted(tuple(row) for row in results_)
 
 
-def test_an_aggregate_of_whole_rows_gives_its_fields_as_columns() -> None:
+def test_an_aggregate_over_whole_rows_emits_its_fields_as_columns() -> None:
     table = batch_table()
     summed = table.group_by(col("k")).aggregate(udaf(Sums()).alias("a", "b"))
     assert rows_of(summed.select(col("b"), col("k"), col("a") * 10)) == [(1, 2, 50), (2, 1, 60)]
     assert rows_of(table.aggregate(udaf(Sums())).select(col("*"))) == [(11, 3)]
 
 
-def test_an_aggregate_of_pandas_series_is_given_a_group_at_once_in_batch() -> None:
+def test_a_pandas_aggregate_receives_a_whole_group_in_batch_mode() -> None:
     table = batch_table()
 
     @udaf(result_type=DataTypes.DOUBLE(), func_type="pandas")
@@ -392,14 +393,14 @@ def refusal(query: Any) -> str:
     return f"{error.value} {report}"
 
 
-def test_an_aggregate_without_retract_is_refused_where_rows_are_taken_away() -> None:
+def test_an_aggregate_without_retract_is_rejected_on_a_retracting_input() -> None:
     def build(t_env: Any, table: Any) -> Any:
         return table.group_by(col("k")).select(udaf(Unmerged(), name="unmerged")(col("v")))
 
     assert "the aggregate 'unmerged' has no retract(), and its input deletes or updates rows" in refusal(build)
 
 
-def test_an_aggregate_of_pandas_series_is_refused_in_groups_of_a_stream() -> None:
+def test_a_pandas_aggregate_is_rejected_in_streaming_groups() -> None:
     def build(t_env: Any, table: Any) -> Any:
         series = udaf(lambda values: 1, result_type=DataTypes.BIGINT(), func_type="pandas", name="series")
         return table.group_by(col("k")).select(series(col("v")))
@@ -419,7 +420,7 @@ def test_a_function_that_raises_is_reported_with_the_row() -> None:
     assert "not this one" in told and "(2, 'a')" in told
 
 
-def test_a_value_of_another_type_than_declared_is_refused() -> None:
+def test_a_result_of_another_type_than_declared_is_rejected() -> None:
     class Wrong(Middle):
         def get_value(self, accumulator: Any) -> Any:
             return "text"
@@ -431,7 +432,7 @@ def test_a_value_of_another_type_than_declared_is_refused() -> None:
 
 
 class Sum(AggregateFunction):
-    """A sum that begins with what `open` says."""
+    """A sum that starts at the value set by `open`."""
 
     def open(self, function_context: Any) -> None:
         self.first = 100
@@ -460,7 +461,7 @@ OF_NO_ROWS = "(SELECT total(v) FROM t AS o WHERE o.v = t.k)"
 
 @pytest.mark.parametrize("value", [OF_NO_ROWS, f"{OF_NO_ROWS} * 2", f"CAST({OF_NO_ROWS} AS STRING)"])
 @pytest.mark.parametrize("only_grows", [True, False])
-def test_a_correlated_query_without_rows_has_what_the_aggregate_gives_of_none(value: str, only_grows: bool) -> None:
+def test_a_correlated_subquery_without_rows_has_the_aggregates_empty_result(value: str, only_grows: bool) -> None:
     changelog = Changelog([[Row(1, 5, "a", 0.5)], [Row(2, 1, "a", 0.5)], [Row(3, 1, "b", 0.5)]])
 
     def build(t_env: Any, table: Any) -> Any:

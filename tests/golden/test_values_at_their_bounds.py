@@ -1,7 +1,7 @@
-"""A table that has changed gives what one gives that never had the rows that went, for values at the bounds of types.
+"""Retracting rows leaves the same results as never inserting them, for values at the bounds of their types.
 
-The queries run over random changes of rows, and again over the rows that are left: those only come, so nothing is taken
-away there. Both must give the same rows, to the last bit.
+The queries run over random changes, and again over the remaining rows as pure inserts. Both must emit the same rows,
+bit by bit.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from changing_tables import ADDED, Changelog, Life
+from changing_tables import ADDED, Changelog, RunPlan
 from inputs.fresh_names import fresh_name
 
 from millstream.common.typeinfo import Types
@@ -51,7 +51,7 @@ VALUES: Mapping[str, tuple[Any, Sequence[Any]]] = {
 TYPE = Types.ROW_NAMED(list(VALUES), [type_ for type_, _ in VALUES.values()])
 NUMBERS = ("x", "f", "d", "n", "v", "i", "k")
 SORTED = tuple(name for name in VALUES if name != "y")
-# These are rounded along the way, not alike in both.
+# These are rounded along the way, differently in the two runs.
 DEVIATIONS = tuple(f"ROUND(CAST({name}({{}}) AS DOUBLE), 3)" for name in ("STDDEV_POP", "VAR_SAMP", "STDDEV_SAMP"))
 
 
@@ -64,7 +64,7 @@ def _row(values: tuple[Any, ...], kind: RowKind) -> Row:
 
 
 def random_changes(random: Random, epochs: int, rows_max: int) -> Changelog:
-    """Changes of rows; an update changes all of a row, or little of it."""
+    """Changes of rows; an update changes the whole row, or a part of it."""
     changelog, live = Changelog(), []
     for _ in range(epochs):
         changes: list[Row] = []
@@ -84,7 +84,7 @@ def random_changes(random: Random, epochs: int, rows_max: int) -> Changelog:
 
 
 def counted(changes: Iterable[Row]) -> Counter[tuple[str, ...]]:
-    """The rows that are left, as they are written: so zeros are told apart, and NaNs are not."""
+    """The remaining rows by their textual form: zeros are distinguished, NaNs are not."""
     left: Counter[tuple[str, ...]] = Counter()
     for change in changes:
         row = tuple(map(repr, change))
@@ -110,8 +110,8 @@ def ran(
     return result, [record.value for record in result.of(out)]
 
 
-def check(query: str, table: Changelog, life: Life) -> None:
-    """Run a query over changes, and over what is left of them."""
+def check(query: str, table: Changelog, life: RunPlan) -> None:
+    """Run a query over changes, and over the remaining rows."""
     store, given = fresh_name("bounds"), []
     for parallelism, epochs in life.phases():
         how = {"epochs": epochs, "store": store, "epoch_records": life.epoch_records}
@@ -124,7 +124,7 @@ def check(query: str, table: Changelog, life: Life) -> None:
     for row in itertools.chain(*table.epochs):
         rows[tuple(map(repr, row))] = row
     grown = [_row(tuple(rows[written]), RowKind.INSERT) for written in left.elements()]
-    if grown:  # of no rows an aggregate has none in a stream
+    if grown:  # a streaming aggregate emits nothing for no rows
         _, expected = ran(query, [*grown, EPOCH], 1, only_grows=True)
         found, wanted = counted(given), counted(expected)
         assert found == wanted, f"{found - wanted} too much, {wanted - found} missing. {life}: {query}"
@@ -166,7 +166,7 @@ def _order(random: Random, columns: Sequence[str]) -> str:
 
 def _first_rows(random: Random) -> str:
     kind = random.choice(("ROW_NUMBER", "RANK", "DENSE_RANK"))
-    by = SORTED if kind == "ROW_NUMBER" else random.sample(SORTED, 2)  # equal rows are the same, or are all given
+    by = SORTED if kind == "ROW_NUMBER" else random.sample(SORTED, 2)  # tied rows are identical, or all are emitted
     over = f"{kind}() OVER (PARTITION BY {random.choice(list(VALUES))} ORDER BY {_order(random, by)})"
     bound = random.choice(("r <= 1", "r <= 2", "r BETWEEN 2 AND 4", "r = 2"))
     number = random.choice((", r", ""))
@@ -207,7 +207,7 @@ def _nested(random: Random) -> str:
 
 
 @pytest.mark.parametrize("tens", range((SEEDS // 2 + 9) // 10))
-def test_what_is_left_of_changes_is_what_was_never_there(tens: int) -> None:
+def test_retractions_leave_the_results_of_the_remaining_rows(tens: int) -> None:
     for seed in range(10 * tens, 10 * tens + 10):
         random = Random(f"{FAMILY} {seed}")
-        check(random_query(random), random_changes(random, 4, random.choice((3, 8, 15))), Life.random(random, 4))
+        check(random_query(random), random_changes(random, 4, random.choice((3, 8, 15))), RunPlan.random(random, 4))

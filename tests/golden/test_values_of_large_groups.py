@@ -1,5 +1,6 @@
-"""Values that have left the group's row for rows of their own, to be counted, or to come to be the smallest or largest:
-the answers are the same, whatever the number at which they do."""
+"""Values spilled from a group's row to rows of their own, for COUNT(DISTINCT) and for MIN and MAX: results do not
+depend on the spill threshold.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ from typing import Any
 
 import duckdb
 import pytest
-from changing_tables import Changelog, Life, answer, check_every_epoch, materialised, random_changelog
-from group_values_of_yesterday import EPOCHS_BEFORE, GROWING_TABLE, GROWS, QUERIES, run_query
+from changing_tables import Changelog, RunPlan, answer, check_every_epoch, materialised, random_changelog
+from group_values_of_older_versions import EPOCHS_BEFORE, GROWING_TABLE, GROWS, QUERIES, run_query
 from inputs.fresh_names import fresh_name
 
 from millstream.aggregation import distinct_arguments as arguments
@@ -33,22 +34,22 @@ QUERY = """SELECT k, COUNT(DISTINCT s), COUNT(DISTINCT v), COUNT(DISTINCT v) FIL
 
 @pytest.mark.parametrize("values_in_row", [0, 1, 3])
 @pytest.mark.parametrize("only_grows", [True, False], ids=["only-grows", "changes"])
-def test_counts_of_distinct_values_are_the_batch_answer_after_every_epoch(
+def test_distinct_counts_match_the_batch_answer_after_every_epoch(
     only_grows: bool, values_in_row: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spilled_values, "VALUES_IN_ROW_MAX", values_in_row)
     for seed in range(3):
         random = Random(f"{only_grows} {values_in_row} {seed}")
         table = random_changelog(random, 6, random.choice((4, 12, 30)), only_grows=only_grows, keys=2)
-        check_every_epoch(QUERY, {"t": table}, Life.random(random, 6), only_grows=only_grows)
+        check_every_epoch(QUERY, {"t": table}, RunPlan.random(random, 6), only_grows=only_grows)
 
 
-def test_a_value_that_was_never_there_cannot_go(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_retraction_of_an_absent_value_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spilled_values, "VALUES_IN_ROW_MAX", 0)
     gone = Row.of_kind(RowKind.DELETE, 1, 9, "z", 0.5)
     table = Changelog([[Row(1, 1, "a", 0.5), Row(1, 2, "b", 0.5)], [gone]])
     with pytest.raises(MillstreamError, match="value 'z' was retracted that was never inserted"):
-        check_every_epoch("SELECT k, COUNT(DISTINCT s) FROM t GROUP BY k", {"t": table}, Life(), only_grows=False)
+        check_every_epoch("SELECT k, COUNT(DISTINCT s) FROM t GROUP BY k", {"t": table}, RunPlan(), only_grows=False)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +65,9 @@ def test_a_value_that_was_never_there_cannot_go(monkeypatch: pytest.MonkeyPatch)
 def test_values_of_any_type_are_counted(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spilled_values, "VALUES_IN_ROW_MAX", 1)
     table = random_changelog(Random(value), 4, 12, only_grows=False, keys=2)
-    check_every_epoch(f"SELECT k, COUNT(DISTINCT {value}) FROM t GROUP BY k", {"t": table}, Life(2), only_grows=False)
+    check_every_epoch(
+        f"SELECT k, COUNT(DISTINCT {value}) FROM t GROUP BY k", {"t": table}, RunPlan(2), only_grows=False
+    )
 
 
 EXTREMES = """SELECT k, MIN(v), MAX(v), MAX(s), MIN(s), MIN(x), MAX(x) FILTER (WHERE v > 0), COUNT(DISTINCT v), COUNT(*)
@@ -73,7 +76,7 @@ EXTREMES = """SELECT k, MIN(v), MAX(v), MAX(s), MIN(s), MIN(x), MAX(x) FILTER (W
 
 @pytest.mark.parametrize(("values", "values_max"), [(1, 1), (1, 3), (2, 4)])
 @pytest.mark.parametrize("keys", [1, 3])
-def test_smallest_and_largest_values_are_the_batch_answer_after_every_epoch(
+def test_min_and_max_match_the_batch_answer_after_every_epoch(
     keys: int, values: int, values_max: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(group_extremes, "HEAD_VALUES", values)
@@ -81,7 +84,7 @@ def test_smallest_and_largest_values_are_the_batch_answer_after_every_epoch(
     for seed in range(3):
         random = Random(f"{keys} {values} {values_max} {seed}")
         table = random_changelog(random, 8, random.choice((6, 12, 30)), only_grows=False, keys=keys)
-        check_every_epoch(EXTREMES, {"t": table}, Life.random(random, 8), only_grows=False)
+        check_every_epoch(EXTREMES, {"t": table}, RunPlan.random(random, 8), only_grows=False)
 
 
 @pytest.mark.parametrize(
@@ -97,21 +100,23 @@ def test_smallest_and_largest_values_are_the_batch_answer_after_every_epoch(
         "CASE WHEN v > 0 THEN TIMESTAMP '2020-01-01 00:00:00' ELSE TIMESTAMP '2021-01-01 00:00:00' END",
     ],
 )
-def test_values_of_any_type_have_a_smallest_and_a_largest(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_min_and_max_of_values_of_any_type(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_extremes, "HEAD_VALUES", 1)
     monkeypatch.setattr(group_extremes, "HEAD_VALUES_MAX", 1)
     table = random_changelog(Random(value), 5, 12, only_grows=False, keys=2)
     query = f"SELECT k, MIN({value}), MAX({value}) FROM t GROUP BY k"
-    check_every_epoch(query, {"t": table}, Life(2), only_grows=False)
+    check_every_epoch(query, {"t": table}, RunPlan(2), only_grows=False)
 
 
-# Until decision 0040 a value that went and came again within an epoch was where it had been.
+# Before decision 0040 a value deleted and inserted again within an epoch retained its position.
 FIRST_AS_IT_WAS = 5
 
 
 @pytest.mark.parametrize("values_max", [1, 256])
 @pytest.mark.parametrize("archive", YESTERDAY, ids=lambda path: path.stem)
-def test_groups_of_an_earlier_version_go_on(archive: Path, values_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_groups_of_an_earlier_version_are_resumed(
+    archive: Path, values_max: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     number = int(archive.stem.rsplit("-", 1)[1])
     monkeypatch.setattr(spilled_values, "VALUES_IN_ROW_MAX", values_max)
     monkeypatch.setattr(group_extremes, "HEAD_VALUES", 1)
@@ -121,7 +126,7 @@ def test_groups_of_an_earlier_version_go_on(archive: Path, values_max: int, monk
     rest = run_query(number, store, out)[out]
     before = run_query(number, f"{store}-anew", first, epochs=EPOCHS_BEFORE[number])[first]
     everything = run_query(number, f"{store}-whole", whole)[whole]
-    if number == FIRST_AS_IT_WAS:  # what it had given before is of its own definition
+    if number == FIRST_AS_IT_WAS:  # earlier output has the older definition
         before, rest, everything = (list(map(without_first, rows)) for rows in (before, rest, everything))
     assert materialised([*before, *rest]) == materialised(everything)
     assert rest, "the archive had nothing left to go on with"
@@ -145,13 +150,13 @@ ADDED = """, COUNT(DISTINCT v) FILTER (WHERE x < 0), SUM(DISTINCT v) FILTER (WHE
 
 
 @pytest.mark.parametrize("values_max", [0, 2, 256])
-@pytest.mark.parametrize("is_of_yesterday", [False, True], ids=["today", "yesterday"])
-def test_an_aggregate_that_is_added_beside_others_of_its_argument_is_of_rows_from_then_on(
-    is_of_yesterday: bool, values_max: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("is_older_version", [False, True], ids=["today", "yesterday"])
+def test_an_added_aggregate_of_an_aggregated_column_counts_rows_from_then_on(
+    is_older_version: bool, values_max: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, out = fresh_name("added"), Collect()
     monkeypatch.setattr(spilled_values, "VALUES_IN_ROW_MAX", 3)
-    if is_of_yesterday:
+    if is_older_version:
         unpack(STORES / f"group-values-{GROWS}.zip", store)
     else:
         run_query(GROWS, store, Collect(), epochs=EPOCHS_BEFORE[GROWS])
@@ -176,8 +181,8 @@ def each_alone(measures: Any, ttl_ms: int | None) -> Any:
 
 
 @pytest.mark.parametrize(("before", "now"), [(distinct_arguments, each_alone), (each_alone, distinct_arguments)])
-def test_values_that_were_shared_otherwise_are_refused(before: Any, now: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As they would be by a planner that finds more, or fewer, columns of the input equal."""
+def test_values_shared_by_other_aggregates_are_rejected(before: Any, now: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a planner would plan them that detects more, or fewer, equal input columns."""
 
     def run_with(rule: Any, epochs: int | None = None) -> None:
         for module in (arguments, group_spills):
@@ -191,7 +196,7 @@ def test_values_that_were_shared_otherwise_are_refused(before: Any, now: Any, mo
         run_with(now)
 
 
-def test_values_in_places_of_an_earlier_version_are_refused() -> None:
+def test_values_spilled_by_an_earlier_version_are_rejected() -> None:
     store = fresh_name("refused")
     unpack(REFUSED, store)
     with pytest.raises(

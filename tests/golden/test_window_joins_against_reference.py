@@ -1,4 +1,4 @@
-"""Joins and coGroups by window, through the public API, held against slow references on random programs and input."""
+"""Window joins and coGroups, through the public API, compared with slow references on random programs and input."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def ms(length: int) -> Duration:
 
 
 def gap_of(record: Row) -> int:
-    """Of a tagged record: what windows of two streams hold."""
+    """The gap of a tagged record, as windows of two streams store it."""
     return 2 + (record.one or record.two).number % 3 * 4
 
 
@@ -76,7 +76,7 @@ CRASHES = st.none() | st.tuples(st.integers(0, 1), st.integers(0, 3), st.integer
 
 @dataclass(frozen=True)
 class Part:
-    """What comes of both streams in one epoch, and the watermark of each after it."""
+    """The input of both streams in one epoch, and their watermarks after it."""
 
     lefts: tuple[Row, ...]
     rights: tuple[Row, ...]
@@ -89,7 +89,7 @@ class Part:
 
 @st.composite
 def inputs(draw: st.DrawFn) -> list[Part]:
-    """Records out of order, some of them late; watermarks that only rise."""
+    """Records out of order, some of them late; watermarks only rise."""
     parts, number, watermarks = [], 0, (0, 0)
     for _ in range(draw(st.integers(1, 4))):
         sides: tuple[list[Row], list[Row]] = ([], [])
@@ -134,7 +134,7 @@ def numbers(records: list[Row]) -> tuple[int, ...]:
     return tuple(record.number for record in records)
 
 
-def met(lefts: list[Row], rights: list[Row]) -> list[Any]:
+def joined_pairs(lefts: list[Row], rights: list[Row]) -> list[Any]:
     return [(numbers(lefts), numbers(rights))]
 
 
@@ -142,7 +142,7 @@ def key_of(record: Row) -> Any:
     return record.key
 
 
-def got(result: Result, out: Collect) -> Counter[Any]:
+def emitted(result: Result, out: Collect) -> Counter[Any]:
     return Counter((found.epoch, tuple(found.value), found.timestamp) for found in result.of(out))
 
 
@@ -180,7 +180,7 @@ def described(windows: Any, program: Program) -> Any:
 
 @settings(deadline=None)
 @given(program=PROGRAMS, parts=inputs(), crash=CRASHES)
-def test_co_groups_of_any_windows_are_those_of_the_window_reference_on_tagged_records(
+def test_co_groups_match_the_window_reference_on_tagged_records(
     program: Program, parts: list[Part], crash: tuple[int, int, int] | None
 ) -> None:
     out, left_late, right_late = Collect(), Collect(), Collect()
@@ -188,7 +188,7 @@ def test_co_groups_of_any_windows_are_those_of_the_window_reference_on_tagged_re
     def build(env: StreamExecutionEnvironment) -> None:
         left, right = sources(env, parts, program.typed, crash)
         windows = left.co_group(right).where(key_of).equal_to(key_of).window(ASSIGNERS[program.assigner]())
-        results = described(windows, program).apply(met)
+        results = described(windows, program).apply(joined_pairs)
         results.sink_to(out)
         results.get_side_output(LEFT_LATE).sink_to(left_late)
         results.get_side_output(RIGHT_LATE).sink_to(right_late)
@@ -214,7 +214,7 @@ def test_co_groups_of_any_windows_are_those_of_the_window_reference_on_tagged_re
         (fired.epoch + 1, tuple(map(numbers, split_by_side(fired.values))), fired.window.max_timestamp())
         for fired in reference.fired
     )
-    assert got(result, out) == expected
+    assert emitted(result, out) == expected
     late = split_by_side(reference.late)
     assert Counter(numbers(result[left_late])) == Counter(numbers(late[0]))
     assert Counter(numbers(result[right_late])) == Counter(numbers(late[1]))
@@ -222,7 +222,7 @@ def test_co_groups_of_any_windows_are_those_of_the_window_reference_on_tagged_re
 
 @settings(deadline=None)
 @given(program=PLAIN, parts=inputs(), crash=CRASHES)
-def test_joins_and_co_groups_of_fixed_windows_are_those_of_two_loops(
+def test_joins_and_co_groups_of_fixed_windows_match_nested_loops(
     program: Program, parts: list[Part], crash: tuple[int, int, int] | None
 ) -> None:
     pairs, groups = Collect(), Collect()
@@ -232,21 +232,24 @@ def test_joins_and_co_groups_of_fixed_windows_are_those_of_two_loops(
         joined = left.join(right).where(key_of).equal_to(key_of).window(FIXED[program.assigner]())
         joined.apply(lambda one, two: (one.number, two.number)).sink_to(pairs)
         grouped = left.co_group(right).where(key_of).equal_to(key_of).window(FIXED[program.assigner]())
-        grouped.apply(met).sink_to(groups)
+        grouped.apply(joined_pairs).sink_to(groups)
 
     result = run(build, parallelism=program.parallelism)
     reference = CoGroupReference(FIXED[program.assigner]()).run(two_sided(parts))
-    assert got(result, pairs) == Counter(
-        (met.epoch + 1, pair, met.window.max_timestamp()) for met, *pair in reference.pairs() for pair in (tuple(pair),)
+    assert emitted(result, pairs) == Counter(
+        (joined_pairs.epoch + 1, pair, joined_pairs.window.max_timestamp())
+        for joined_pairs, *pair in reference.pairs()
+        for pair in (tuple(pair),)
     )
-    assert got(result, groups) == Counter(
-        (met.epoch + 1, (met.lefts, met.rights), met.window.max_timestamp()) for met in reference.met
+    assert emitted(result, groups) == Counter(
+        (joined_pairs.epoch + 1, (joined_pairs.lefts, joined_pairs.rights), joined_pairs.window.max_timestamp())
+        for joined_pairs in reference.met
     )
 
 
 @settings(deadline=None)
 @given(program=PLAIN, parts=inputs(), crash=CRASHES, by_field=st.booleans())
-def test_joins_in_columns_are_those_of_two_loops(
+def test_columnar_joins_match_nested_loops(
     program: Program, parts: list[Part], crash: tuple[int, int, int] | None, by_field: bool
 ) -> None:
     pairs, left_late, right_late = Collect(), Collect(), Collect()
@@ -264,8 +267,9 @@ def test_joins_in_columns_are_those_of_two_loops(
 
     result = run(build, parallelism=program.parallelism)
     reference = CoGroupReference(FIXED[program.assigner]()).run(two_sided(parts))
-    assert got(result, pairs) == Counter(
-        (met.epoch + 1, (met.key, left, right), met.window.max_timestamp()) for met, left, right in reference.pairs()
+    assert emitted(result, pairs) == Counter(
+        (joined_pairs.epoch + 1, (joined_pairs.key, left, right), joined_pairs.window.max_timestamp())
+        for joined_pairs, left, right in reference.pairs()
     )
     assert Counter(numbers(result[left_late])) == Counter(reference.late[0])
     assert Counter(numbers(result[right_late])) == Counter(reference.late[1])
@@ -273,7 +277,7 @@ def test_joins_in_columns_are_those_of_two_loops(
 
 @settings(deadline=None, max_examples=20)
 @given(program=PLAIN, parts=inputs())
-def test_in_batch_nothing_is_late_and_every_window_is_joined_once(program: Program, parts: list[Part]) -> None:
+def test_batch_mode_has_no_late_records_and_joins_every_window_once(program: Program, parts: list[Part]) -> None:
     pairs, in_columns = Collect(), Collect()
     env = StreamExecutionEnvironment()
     env.set_runtime_mode(RuntimeExecutionMode.BATCH)

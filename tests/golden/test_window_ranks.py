@@ -1,5 +1,6 @@
-"""Window Top-N, window deduplication and windows with GROUPING SETS emit each window's result once, when the window is
-over: the same rows, in the same epochs, as the slow way, and nothing is retracted or stored behind it."""
+"""Window Top-N, window deduplication and windows with GROUPING SETS emit each window's result once, at the window's
+end: the same rows, in the same epochs, as the reference, without retractions or leftover state.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ ORDERS = {
 
 
 def emitted(query: str, tables: dict[str, TimedTable], parallelism: int, **how: Any) -> Counter[Any]:
-    """Rows with the epochs they come in; all of them are inserts."""
+    """Rows with the epochs that emit them; all are inserts."""
     result, out = ran(query, tables, parallelism=parallelism, **how)
     records = result.of(out)
     assert all(record.value.get_row_kind() is RowKind.INSERT for record in records)
@@ -41,7 +42,7 @@ def emitted(query: str, tables: dict[str, TimedTable], parallelism: int, **how: 
 
 
 def first_of(kind: str, by: str, order: str, bounds: str, source: str, columns: str = "k, v, t") -> str:
-    """The first rows of partitions in windows."""
+    """The first rows of each partition in each window."""
     return (
         f"SELECT {columns}, n FROM (SELECT *, {kind}() OVER (PARTITION BY {by} ORDER BY {order}) AS n FROM {source}) "
         f"WHERE {bounds}"
@@ -50,7 +51,7 @@ def first_of(kind: str, by: str, order: str, bounds: str, source: str, columns: 
 
 @pytest.mark.parametrize("shape", WINDOWS)
 @pytest.mark.parametrize("kind", ["ROW_NUMBER", "RANK", "DENSE_RANK"])
-def test_the_first_rows_of_windows_are_those_of_the_slow_way(kind: str, shape: str) -> None:
+def test_window_top_n_matches_the_reference(kind: str, shape: str) -> None:
     windows = WINDOWS[shape]
     source = f"TABLE({shape.format('TABLE t, DESCRIPTOR(ts)')})"
     for seed, text in enumerate(ORDERS):
@@ -67,11 +68,11 @@ def test_the_first_rows_of_windows_are_those_of_the_slow_way(kind: str, shape: s
             expected += [(epoch, *row[:3], row[-1]) for row in ranked]
         bounds = f"n >= {first} AND n <= {last}"
         query = first_of(kind, "window_end, k, window_start", text, bounds, source)
-        # One task reads the rows: of equal ones it is known which came first.
+        # One task reads the rows, so that the arrival order of ties is defined.
         assert emitted(query, tables, 1 if text == "v" else seed % 3 + 1) == Counter(expected)
 
 
-def test_the_first_rows_over_window_aggregates_are_those_that_batch_gives() -> None:
+def test_top_n_over_window_aggregates_matches_batch() -> None:
     grouped = f"SELECT window_start, window_end, k, SUM(v) AS s FROM {TUMBLE} GROUP BY window_start, window_end, k"
     query = first_of(
         "ROW_NUMBER", "window_start, window_end", "s DESC NULLS LAST, k", "n <= 2", f"({grouped})", "window_start, k, s"
@@ -84,7 +85,7 @@ def test_the_first_rows_over_window_aggregates_are_those_that_batch_gives() -> N
 
 
 def in_batch(query: str, rows: list[Any]) -> list[Any]:
-    """The answer of the same query over all rows, by a TableEnvironment in BATCH mode."""
+    """The result of the same query over all rows, by a TableEnvironment in BATCH mode."""
     with jobs_in_memory():
         t_env = TableEnvironment.create(EnvironmentSettings.in_batch_mode())
         t_env.execute_sql(
@@ -94,16 +95,16 @@ def in_batch(query: str, rows: list[Any]) -> list[Any]:
         return [tuple(map(milliseconds, row)) for row in t_env.execute_sql(query).collect()]
 
 
-def test_a_window_leaves_no_state_behind_when_it_is_over() -> None:
+def test_an_expired_window_leaves_no_state() -> None:
     epochs = [([(str(n % 4), n, at * 1_000 + n) for n in range(40)], at * 1_000) for at in range(1, 20)]
     query = first_of("ROW_NUMBER", "window_start, window_end, k", "v DESC", "n <= 3", TUMBLE)
     result, _ = ran(query, {"t": TimedTable([*epochs, ([], 20_999), ([], 21_500)])}, parallelism=2)
     rows = [stored_rows(manifest) for manifest in result.manifests]
-    assert max(rows) <= 12 * 2, rows  # of 40 a window the first 3 of 4 keys, and those that just were emitted
+    assert max(rows) <= 12 * 2, rows  # the first 3 of 4 keys for each 40 rows of a window, and those just emitted
     assert rows[-1] == 0
 
 
-def test_rows_that_come_behind_their_window_are_dropped_and_counted() -> None:
+def test_late_rows_are_dropped_and_counted() -> None:
     table = TimedTable([([("a", 1, 100)], 1_200), ([("a", 9, 300), ("a", 2, 1_500)], 5_000)])
     result, out = ran(first_of("ROW_NUMBER", "window_start, window_end", "v DESC", "n = 1", TUMBLE), {"t": table})
     assert [tuple(row) for row in result[out]] == [("a", 1, 100, 1), ("a", 2, 1_500, 1)]
@@ -112,7 +113,7 @@ def test_rows_that_come_behind_their_window_are_dropped_and_counted() -> None:
 
 
 @pytest.mark.parametrize("stopped_after", [1, 3])
-def test_windows_go_on_in_another_parallelism(stopped_after: int) -> None:
+def test_windows_survive_a_rescale(stopped_after: int) -> None:
     tables = {"t": random_tables(Random("rescaled"), 6, 12)["t"]}
     query = first_of("ROW_NUMBER", "window_start, window_end, k", "v DESC NULLS LAST, t", "n <= 2", TUMBLE)
     whole = Counter(row[1:] for row in emitted(query, tables, 2).elements())
@@ -122,7 +123,7 @@ def test_windows_go_on_in_another_parallelism(stopped_after: int) -> None:
     assert Counter(row[1:] for row in (first | rest).elements()) == whole
 
 
-def test_a_store_of_updating_first_rows_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_state_of_an_updating_top_n_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     tables = {"t": random_tables(Random("before"), 4, 12)["t"]}
     query = first_of("ROW_NUMBER", "window_start, window_end, k", "v DESC NULLS LAST", "n <= 2", TUMBLE)
     store = fresh_name("window-ranks")
@@ -147,9 +148,9 @@ PLAIN = Types.ROW_NAMED(["k", "v"], [Types.STRING(), Types.LONG()])
     ids=["rows", "aggregates"],
 )
 @pytest.mark.parametrize("zone", ["UTC", "Asia/Kolkata"])
-def test_windows_by_the_clock_emit_their_first_rows_when_it_has_passed(source: str, zone: str) -> None:
+def test_processing_time_windows_emit_their_first_rows_at_their_end(source: str, zone: str) -> None:
     clock, out = ManualClock(10_200), Collect()
-    # The job is woken when a window is over: it needs no row for that.
+    # The job wakes up at the end of a window: it needs no row for that.
     items = [Row("a", 1), Row("b", 5), Pause(700), Row("c", 3), Pause(5_000), Row("d", 7), Pause(100)]
     query = first_of("ROW_NUMBER", "window_start, window_end", "v DESC", "n <= 2", source, "k, v")
 
@@ -168,7 +169,7 @@ def test_windows_by_the_clock_emit_their_first_rows_when_it_has_passed(source: s
     assert stored_rows(result.manifests[-1]) == 0
 
 
-def test_the_first_row_to_come_is_inserted_once_and_never_updated() -> None:
+def test_the_first_row_to_arrive_is_inserted_once_and_never_updated() -> None:
     tables = {"t": random_tables(Random("first to come"), 6, 12)["t"]}
     query = (
         "SELECT k, v, t FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY p) AS n "
@@ -198,7 +199,7 @@ DOCUMENTED = {
 
 
 @pytest.mark.parametrize("query", DOCUMENTED.values(), ids=DOCUMENTED)
-def test_a_sink_that_takes_inserts_alone_takes_what_comes_once(query: str) -> None:
+def test_an_insert_only_sink_accepts_append_only_results(query: str) -> None:
     t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
     t_env.execute_sql(
         "CREATE TABLE t (k STRING, v BIGINT, ts TIMESTAMP(3), p AS PROCTIME(), WATERMARK FOR ts AS ts) "
@@ -219,7 +220,7 @@ GROUPED = (
 
 
 @pytest.mark.parametrize("shape", [*WINDOWS, "legacy"])
-def test_windows_with_grouping_sets_are_those_of_the_slow_way(shape: str) -> None:
+def test_windows_with_grouping_sets_match_the_reference(shape: str) -> None:
     table = shape.format("TABLE t, DESCRIPTOR(ts)")
     bounds = windows = "window_start, window_end"
     source = f"TABLE({table})"
@@ -244,7 +245,7 @@ def test_windows_with_grouping_sets_are_those_of_the_slow_way(shape: str) -> Non
         assert emitted(query, tables, seed + 1) == Counter(expected)
 
 
-def test_a_window_that_is_not_in_every_set_is_a_column_like_others() -> None:
+def test_a_window_missing_from_a_grouping_set_is_an_ordinary_column() -> None:
     tables = {"t": TimedTable([([("a", 1, 100)], 500), ([("a", 2, 200), ("a", 3, 1_500)], 9_000)])}
     query = f"SELECT window_start, COUNT(*) FROM {TUMBLE} GROUP BY ROLLUP (window_start, window_end)"
     result, out = ran(query, tables)
@@ -254,7 +255,7 @@ def test_a_window_that_is_not_in_every_set_is_a_column_like_others() -> None:
     assert +table == Counter({(0, 2): 2, (1_000, 1): 2, (None, 3): 1})
 
 
-def test_windows_go_on_behind_the_first_rows_of_windows() -> None:
+def test_window_top_n_can_feed_further_windows() -> None:
     first = first_of(
         "ROW_NUMBER",
         "window_start, window_end",
@@ -280,7 +281,7 @@ FIRST = (
 )
 
 
-def test_a_deduplication_goes_on_from_a_store_of_when_its_rows_were_said_to_change(
+def test_a_deduplication_resumes_state_from_when_it_was_planned_as_updating(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tables = {"t": random_tables(Random("said to change"), 6, 12)["t"]}
@@ -294,6 +295,6 @@ def test_a_deduplication_goes_on_from_a_store_of_when_its_rows_were_said_to_chan
         ran(counted, tables, store=behind, epochs=3)
     rest = emitted(f"SELECT * FROM {FIRST}", tables, 2, store=store)
     assert Counter(row[1:] for row in (first | rest).elements()) == whole
-    # What is behind it keeps other things of a table that only grows.
+    # Downstream operators store other state for an append-only input.
     with pytest.raises(StateSchemaError, match="had retractions, and now is append-only"):
         ran(counted, tables, store=behind)

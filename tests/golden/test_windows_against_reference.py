@@ -1,4 +1,4 @@
-"""The window operator, through the public API, held against the slow reference on random programs and input."""
+"""The window operator, through the public API, compared with the slow reference on random programs and input."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class Program:
 
 @dataclass(frozen=True)
 class Part:
-    """What comes in one epoch: records, some time on the clock before, and the watermark after."""
+    """The input of one epoch: records, preceded by some processing time, and the watermark after."""
 
     records: tuple[Record, ...]
     watermark: int
@@ -117,7 +117,7 @@ class Part:
 TWO_SESSIONS_AND_A_LATE_RECORD_BETWEEN = [Part((("a", 0, 0), ("a", 1, 8)), 14), Part((("a", 2, 4),), 14)]
 
 
-class Contents(ProcessWindowFunction):  # type: ignore[type-arg]
+class Contents(ProcessWindowFunction):  # Emits a window's key, bounds and the numbers of its records.
     """A window's key, itself and the numbers of its records."""
 
     def process(self, key: str, context: Any, elements: Iterable[Record]) -> Iterable[Any]:
@@ -134,7 +134,7 @@ class SumOfNumbers(AggregateFunction):
         return [0]
 
     def add(self, value: Record, accumulator: list[int]) -> list[int]:
-        accumulator[0] += value[1]  # in place, as it may
+        accumulator[0] += value[1]  # in place, as the interface allows
         return accumulator
 
     def get_result(self, accumulator: list[int]) -> int:
@@ -229,19 +229,19 @@ def reference_of(program: Program, parts: list[Part], assigners: Any, triggers: 
 
 
 def shown(program: Program, fired: list[Fired]) -> Counter[Any]:
-    def told(values: tuple[Any, ...]) -> tuple[int, ...]:
+    def joined(values: tuple[Any, ...]) -> tuple[int, ...]:
         numbers = tuple(value[1] for value in values)
         return (sum(numbers),) if program.folds else numbers
 
-    return Counter((f.epoch + 1, f.key, repr(f.window), told(f.values), f.window.max_timestamp()) for f in fired)
+    return Counter((f.epoch + 1, f.key, repr(f.window), joined(f.values), f.window.max_timestamp()) for f in fired)
 
 
-def got(result: Result, out: Collect) -> Counter[Any]:
+def emitted(result: Result, out: Collect) -> Counter[Any]:
     return Counter((found.epoch, *found.value, found.timestamp) for found in result.of(out))
 
 
 def fits(program: Program) -> bool:
-    """Whether the API takes such a program."""
+    """Whether the API accepts the program."""
     if program.trigger in CANNOT_MERGE and "session" in program.assigner:
         return False
     return not (program.assigner == "global" and program.trigger in (*NEED_AN_END, "its own"))
@@ -262,7 +262,7 @@ def programs(assigners: Any, triggers: Any) -> st.SearchStrategy[Program]:
 
 @st.composite
 def inputs(draw: st.DrawFn, pauses: bool = False) -> list[Part]:
-    """Records out of order, some of them late; watermarks that only rise."""
+    """Records out of order, some of them late; watermarks only rise."""
     parts, number, watermark = [], 0, 0
     for _ in range(draw(st.integers(1, 5))):
         records = []
@@ -279,29 +279,29 @@ def inputs(draw: st.DrawFn, pauses: bool = False) -> list[Part]:
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(program=programs(EVENT_TIME, TRIGGERS), parts=inputs(), crash=CRASHES)
 @example(Program("session", "its own", "none", 25), TWO_SESSIONS_AND_A_LATE_RECORD_BETWEEN, None)
-def test_windows_of_event_time_fire_what_the_reference_fires(
+def test_event_time_windows_match_the_reference(
     program: Program, parts: list[Part], crash: tuple[int, int] | None
 ) -> None:
     expected = reference_of(program, parts, EVENT_TIME, TRIGGERS)
     result, out, late = executed(program, script_of(parts, crash), EVENT_TIME, TRIGGERS)
-    assert got(result, out) == shown(program, expected.fired)
+    assert emitted(result, out) == shown(program, expected.fired)
     assert Counter(result[late]) == Counter(expected.late)
 
 
 @settings(max_examples=EXAMPLES // 2, deadline=None)
 @given(program=programs(CLOCK, CLOCK_TRIGGERS), parts=inputs(pauses=True))
-def test_windows_of_processing_time_fire_what_the_reference_fires(program: Program, parts: list[Part]) -> None:
+def test_processing_time_windows_match_the_reference(program: Program, parts: list[Part]) -> None:
     expected = reference_of(program, parts, CLOCK, CLOCK_TRIGGERS)
     result, out, _ = executed(program, script_of(parts), CLOCK, CLOCK_TRIGGERS, clock=ManualClock(0))
-    assert got(result, out) == shown(program, expected.fired)
+    assert emitted(result, out) == shown(program, expected.fired)
 
 
 @settings(max_examples=EXAMPLES // 3, deadline=None)
 @given(program=programs(EVENT_TIME, TRIGGERS), parts=inputs())
-def test_in_batch_each_window_gives_what_it_last_fired_when_nothing_was_late(
+def test_batch_mode_emits_the_last_firing_of_each_window_without_late_records(
     program: Program, parts: list[Part]
 ) -> None:
-    # A session that grows after it fired has no last firing of its own: tests of BATCH elsewhere say what it gives.
+    # A session that grows after it fired has no last firing of its own: other tests of BATCH cover it.
     assume("session" not in program.assigner or "count" not in program.trigger)
     records = tuple(record for part in parts for record in part.records)
     expected = reference_of(program, [Part(records, 0)], EVENT_TIME, TRIGGERS)
@@ -309,7 +309,7 @@ def test_in_batch_each_window_gives_what_it_last_fired_when_nothing_was_late(
     wanted = list(finals.values()) if program.assigner != "global" else expected.fired
     items = [item for part in parts for item in (*part.records, EPOCH)]
     result, out, late = executed(program, items, EVENT_TIME, TRIGGERS, batch=True)
-    assert Counter(value[1:] for value in got(result, out).elements()) == Counter(
+    assert Counter(value[1:] for value in emitted(result, out).elements()) == Counter(
         value[1:] for value in shown(program, wanted).elements()
     )
     assert result[late] == []
@@ -331,18 +331,18 @@ def folded(assigners: Any) -> st.SearchStrategy[Program]:
 
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(program=folded(FIXED), parts=inputs(), crash=CRASHES)
-def test_windows_folded_in_bulk_fire_what_the_reference_fires(
+def test_event_time_windows_folded_in_bulk_match_the_reference(
     program: Program, parts: list[Part], crash: tuple[int, int] | None
 ) -> None:
     expected = reference_of(program, parts, FIXED, TRIGGERS)
     result, out, late = executed(program, script_of(parts, crash), FIXED, TRIGGERS)
-    assert got(result, out) == shown(program, expected.fired)
+    assert emitted(result, out) == shown(program, expected.fired)
     assert Counter(result[late]) == Counter(expected.late)
 
 
 @settings(max_examples=EXAMPLES // 3, deadline=None)
 @given(program=folded(FIXED_CLOCK), parts=inputs(pauses=True))
-def test_windows_of_the_clock_folded_in_bulk_fire_what_the_reference_fires(program: Program, parts: list[Part]) -> None:
+def test_processing_time_windows_folded_in_bulk_match_the_reference(program: Program, parts: list[Part]) -> None:
     expected = reference_of(program, parts, FIXED_CLOCK, CLOCK_TRIGGERS)
     result, out, _ = executed(program, script_of(parts), FIXED_CLOCK, CLOCK_TRIGGERS, clock=ManualClock(0))
-    assert got(result, out) == shown(program, expected.fired)
+    assert emitted(result, out) == shown(program, expected.fired)

@@ -1,8 +1,7 @@
-"""What a user sees who wrote a wrong program: exit code and text, program by program.
+"""What a user of a wrong program sees: exit code and text, program by program.
 
-The files of `wrong_programs` hold programs and what each one leads to; a change of a message is a change of a file.
-After one that is meant, `MILLSTREAM_REWRITE=1 pytest tests/golden/test_wrong_programs.py` writes them anew: read the
-difference.
+The files of `wrong_programs` contain programs and their outcomes; a changed message is a changed file. After an
+intended one, `MILLSTREAM_REWRITE=1 pytest tests/golden/test_wrong_programs.py` rewrites them: review the difference.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ PARTS = re.compile(r"^=== (.+)\n((?:.*\n)*?)--- (?=exit )((?:(?!===).*\n)*)", re
 
 
 def stories(file: Path) -> list[tuple[str, str, str]]:
-    """(title, program, what is seen) of each program of a file."""
+    """(title, program, outcome) of each program of a file."""
     matches = [match.groups() for match in PARTS.finditer(file.read_text())]
     assert len(matches) == file.read_text().count("\n=== ") + file.read_text().startswith("=== ")
     return [(title, program, seen.rstrip() + "\n") for title, program, seen in matches]
@@ -43,7 +42,7 @@ def outcomes(programs: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("name", sorted(file.name for file in FOLDER.glob("*.txt")))
-def test_a_wrong_program_ends_with_these_words(name: str) -> None:
+def test_a_wrong_program_has_the_recorded_outcome(name: str) -> None:
     file = FOLDER / name
     written = stories(file)
     seen = outcomes([program for _, program, _ in written])
@@ -54,7 +53,7 @@ def test_a_wrong_program_ends_with_these_words(name: str) -> None:
         assert text == expected, f"{name}: {title}"
 
 
-def test_no_wrong_program_shows_frames_of_ours() -> None:
+def test_no_wrong_program_shows_internal_frames() -> None:
     for file in FOLDER.glob("*.txt"):
         for title, _, seen in stories(file):
             assert "/millstream/" not in seen, f"{file.name}: {title}"

@@ -1,7 +1,7 @@
-"""Tables of rows with a time, for tests: random rows in epochs, some of them late, and a query over them.
+"""Tables of timed rows for tests: random rows in epochs, some of them late, and a query over them.
 
-A table is a list of epochs, each with its rows (k, v, t) and the watermark when they are in; `t` is the time of the row
-in milliseconds, and `ts` its rowtime.
+A table is a list of epochs, each with its rows (k, v, t) and the watermark after them; `t` is the time of the row in
+milliseconds, and `ts` its rowtime.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Values = tuple[Any, Any, int]
 
 
 class ByTime:
-    """The time of a row."""
+    """The timestamp of a row."""
 
     def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
         return int(value[2])
@@ -33,7 +33,7 @@ class ByTime:
 
 @dataclass
 class TimedTable:
-    """Epochs of rows; `crashes` are those whose task fails once."""
+    """Epochs of rows; the task fails once in those in `crashes`."""
 
     epochs: list[tuple[list[Values], int | None]] = field(default_factory=list)
     crashes: Sequence[int] = ()
@@ -52,7 +52,7 @@ class TimedTable:
 
 
 def random_tables(random: Random, epochs: int, rows_max: int, *, late: bool = True) -> dict[str, TimedTable]:
-    """Two tables whose watermarks move at their own pace; with `late`, some rows lie behind them."""
+    """Two tables with independent watermarks; with `late`, some rows are behind them."""
     tables = {}
     for name in ("t", "u"):
         table, watermark = TimedTable(), 0
@@ -78,7 +78,7 @@ def ran(
     views: Mapping[str, str] | None = None,
     **how: Any,
 ) -> tuple[Result, Collect]:
-    """Run the query; its changes go to the sink."""
+    """Run the query and emit its changes to the sink."""
     out = Collect()
 
     def build(env: Any) -> None:
@@ -103,7 +103,7 @@ def ran(
 
 
 def stored_rows(manifest: Manifest, *names: str) -> int:
-    """How many rows the joins and first rows of a job keep, by the manifest of an epoch; or tables of these names."""
+    """Number of rows stored by a job's joins and Top-N, or in tables of these names, by the manifest of an epoch."""
     return sum(
         ref["rows"]
         for state in manifest.states.values()
@@ -114,7 +114,7 @@ def stored_rows(manifest: Manifest, *names: str) -> int:
 
 
 def milliseconds(moment: Any) -> Any:
-    """A TIMESTAMP as the tests write times."""
+    """A TIMESTAMP as milliseconds."""
     if not isinstance(moment, datetime.datetime):
         return moment
     return round((moment.replace(tzinfo=None) - datetime.datetime(1970, 1, 1)).total_seconds() * 1000)

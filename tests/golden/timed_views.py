@@ -1,7 +1,7 @@
-"""Random views over tables with a time, and what is in them after every epoch: joins by time, windows, sessions, OVER.
+"""Random views over timed tables, and their contents after every epoch: time joins, windows, sessions, OVER.
 
-Each is computed the slow way, by the references of its operator, and has the columns of a changing table (a number, a
-number, a text and a real), so that random queries can be asked over it as over any other.
+Each is computed by its operator's slow reference, and has the columns of a changing table (two numbers, a text and a
+real), so that random queries run over it as over any other.
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ WHERE: Sequence[tuple[str, Callable[[Any], bool]]] = (
 
 @dataclass(frozen=True)
 class TimedView:
-    """A view. `takes_late`: the reference says what becomes of rows behind the watermark."""
+    """A view. `takes_late`: the reference defines the handling of late rows."""
 
     query: str
-    given: Callable[[Tables], Given]
+    contents: Callable[[Tables], Given]
     takes_late: bool = True
 
 
 def random_view(random: Random) -> TimedView:
-    """Any."""
+    """A random view."""
     return random.choice((_interval_join, _window_join, _temporal_join, _windows, _window_ranks, _sessions, _over))(
         random
     )
@@ -87,11 +87,11 @@ def _interval_join(random: Random) -> TimedView:
         f"AND u.ts <= t.ts + INTERVAL '{upper / 1_000:.3f}' SECOND"
     )
 
-    def given(tables: Tables) -> Given:
+    def contents(tables: Tables) -> Given:
         epochs = epochs_of(tables, lambda row: [TimedRow(row[0], row[2], row)])
         return [(at, _pair(*rows)) for at, *rows in interval_pairs(epochs, kind, lower, upper, _is_near)]
 
-    return TimedView(query, given)
+    return TimedView(query, contents)
 
 
 def _window_join(random: Random) -> TimedView:
@@ -107,15 +107,15 @@ def _window_join(random: Random) -> TimedView:
             f"FROM {left} l WHERE {word} (SELECT 1 FROM {right} r WHERE {same})"
         )
 
-    def given(tables: Tables) -> Given:
+    def contents(tables: Tables) -> Given:
         epochs = epochs_of(tables, lambda row: _joinable(in_windows(row, WINDOWS[shape])))
         return [(at, _pair(*rows)) for at, *rows in window_pairs(epochs, kind, _is_near)]
 
-    return TimedView(query, given)
+    return TimedView(query, contents)
 
 
 def _joinable(rows: Sequence[TimedRow]) -> list[TimedRow]:
-    """Rows with the key that a join goes by; the window is told by its last moment."""
+    """Rows with the join key; the window is identified by its last timestamp."""
     return [replace(row, key=row.contents[0]) for row in rows]
 
 
@@ -126,11 +126,11 @@ def _temporal_join(random: Random) -> TimedView:
         "ON t.k = r.k AND t.v <= r.v + 2"
     )
 
-    def given(tables: Tables) -> Given:
+    def contents(tables: Tables) -> Given:
         epochs = epochs_of(tables, lambda row: [TimedRow(row[0], row[2], row)])
         return [(at, _pair(*rows)) for at, *rows in temporal_pairs(epochs, kind, _is_near)]
 
-    return TimedView(query, given, takes_late=False)
+    return TimedView(query, contents, takes_late=False)
 
 
 def _windows(random: Random) -> TimedView:
@@ -138,7 +138,7 @@ def _windows(random: Random) -> TimedView:
     table = shape.format("TABLE t, DESCRIPTOR(ts)")
     query = f"SELECT {AGGREGATES} FROM TABLE({table}){where} GROUP BY k, window_start, window_end"
 
-    def given(tables: Tables) -> Given:
+    def contents(tables: Tables) -> Given:
         results: Given = []
         for number, due in in_time(tables["t"], lambda row: in_windows(row, WINDOWS[shape])):
             groups: dict[Any, list[Any]] = {}
@@ -148,7 +148,7 @@ def _windows(random: Random) -> TimedView:
             results += [(number, _aggregated(rows)) for rows in groups.values()]
         return results
 
-    return TimedView(query, given)
+    return TimedView(query, contents)
 
 
 def _window_ranks(random: Random) -> TimedView:
@@ -160,14 +160,14 @@ def _window_ranks(random: Random) -> TimedView:
     query = f"SELECT n AS k, v, k AS s, CAST(t AS DOUBLE) AS x FROM ({numbered}) WHERE n <= {last}"
     order = (OrderKey(1, descending=True, nulls_first=False), OrderKey(2))
 
-    def given(tables: Tables) -> Given:
+    def contents(tables: Tables) -> Given:
         results: Given = []
         for number, due in in_time(tables["t"], lambda row: in_windows(row, WINDOWS[shape])):
             ranked = first_rows("ROW_NUMBER", [(*row.contents, *row.key[1:]) for row in due], (0, 3, 4), order, 1, last)
             results += [(number, (n, v, k, float(t))) for k, v, t, *_, n in ranked]
         return results
 
-    return TimedView(query, given)
+    return TimedView(query, contents)
 
 
 def _sessions(random: Random) -> TimedView:
@@ -175,16 +175,16 @@ def _sessions(random: Random) -> TimedView:
     where, is_taken = random.choice(WHERE)
     query = f"SELECT {AGGREGATES} FROM TABLE({table}){where} GROUP BY k, window_start, window_end"
 
-    def given(tables: Tables) -> Given:
+    def contents(tables: Tables) -> Given:
         sessions, before, results = SessionTable(GAP_MS), MIN_WATERMARK, Given()
-        for number, (rows, watermark) in enumerate(_alone(tables["t"])):
+        for number, (rows, watermark) in enumerate(_single_input(tables["t"])):
             over = sessions.run([(row[0], row[2], row) for row in rows], before, watermark)
             taken = [[row for row in session.rows if is_taken(row)] for session in over]
             results += [(number, _aggregated(session_rows)) for session_rows in taken if session_rows]
             before = watermark
         return results
 
-    return TimedView(query, given)
+    return TimedView(query, contents)
 
 
 def _over(random: Random) -> TimedView:
@@ -193,7 +193,7 @@ def _over(random: Random) -> TimedView:
         "FROM t WINDOW w AS (PARTITION BY k ORDER BY ts)"
     )
 
-    def given(tables: Tables) -> Given:
+    def contents(tables: Tables) -> Given:
         told: list[Any] = []
         results: Given = []
         for number, due in in_time(tables["t"], lambda row: [TimedRow(row[0], row[2], row)]):
@@ -203,22 +203,22 @@ def _over(random: Random) -> TimedView:
                 results.append((number, (count, total, key, float(time))))
         return results
 
-    return TimedView(query, given)
+    return TimedView(query, contents)
 
 
 def _aggregated(rows: Sequence[Any]) -> tuple[Any, ...]:
-    """Count, sum, key and last time of rows with one key."""
+    """Count, sum, key and last timestamp of rows with one key."""
     values = [row[1] for row in rows if row[1] is not None]
     return len(rows), sum(values) if values else None, rows[0][0], float(max(row[2] for row in rows))
 
 
 def in_windows(row: Any, windows: PaneWindows) -> list[TimedRow]:
-    """A row in each of its windows, which is part of its key; its time is the window's last moment."""
+    """A row in each of its windows, which is part of its key; its time is the window's last timestamp."""
     return [TimedRow((row[0], start, end), end - 1, row) for start, end in windows_of(row[2], windows)]
 
 
-def _alone(table: TimedTable) -> Iterator[tuple[list[Any], int]]:
-    """The epochs of a table with their watermarks; with the last one the input ends."""
+def _single_input(table: TimedTable) -> Iterator[tuple[list[Any], int]]:
+    """The epochs of a table with their watermarks; the input ends with the last one."""
     watermark = MIN_WATERMARK
     for number, (rows, mark) in enumerate(table.epochs, 1):
         watermark = MAX_WATERMARK if number == len(table.epochs) else max(watermark, mark or 0)
@@ -226,17 +226,17 @@ def _alone(table: TimedTable) -> Iterator[tuple[list[Any], int]]:
 
 
 def in_time(table: TimedTable, made: Callable[[Any], Sequence[TimedRow]]) -> Iterator[tuple[int, list[TimedRow]]]:
-    """For every epoch the rows whose time has come; `made` makes them of the table's. Late ones are left out."""
+    """For every epoch the rows whose time the watermark has reached, mapped by `made`. Late ones are dropped."""
     waiting: list[TimedRow] = []
     before = MIN_WATERMARK
-    for number, (rows, watermark) in enumerate(_alone(table)):
+    for number, (rows, watermark) in enumerate(_single_input(table)):
         waiting += [each for row in rows for each in made(row) if each.time > before]
         yield number, [each for each in waiting if each.time <= watermark]
         waiting, before = [each for each in waiting if each.time > watermark], watermark
 
 
 def epochs_of(tables: Mapping[str, TimedTable], made: Callable[[Any], Sequence[TimedRow]]) -> list[JoinEpoch]:
-    """The epochs of both tables, with the last of which the input ends; `made` makes rows of one."""
+    """The epochs of both tables, the last of which ends the input; rows are mapped by `made`."""
     epochs, marks = [], [0, 0]
     for (lefts, first), (rights, second) in zip(tables["t"].epochs, tables["u"].epochs, strict=True):
         marks = [max(marks[0], first or 0), max(marks[1], second or 0)]

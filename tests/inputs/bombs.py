@@ -1,7 +1,7 @@
-"""A job whose every pickle is a bomb: opening it leaves a marker file behind, then gives the value it stands for.
+"""A job whose every pickle is a bomb: unpickling it creates a marker file, then returns the value it represents.
 
-Tasks open what they stored and go on as with plain values, so the job runs. When it has ended the marker is removed:
-from then on nobody but readers is about, and a marker says that one of them ran code from the store.
+Tasks unpickle their own state and continue with plain values, so the job runs. When it has ended the marker is removed:
+from then on a marker proves that a reader ran code from the store.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _RULES = MapStateDescriptor("rules", _ANY, _ANY)
 
 
 class Bomb:
-    """A value whose pickle leaves a marker when it is opened, and is a number then."""
+    """A value whose pickle creates a marker when loaded, and evaluates to a number."""
 
     def __init__(self, marker: Path, number: int) -> None:
         self.marker, self.number = marker, number
@@ -62,7 +62,7 @@ class Bomb:
 
 @dataclass(frozen=True)
 class Name:
-    """A key of a class of the program's own."""
+    """A key of a class of the program."""
 
     text: str
 
@@ -125,7 +125,7 @@ class _Rules(BroadcastProcessFunction):  # type: ignore[type-arg]
 
 
 def armed(marker: Path) -> Any:
-    """The program. Its last record is in the epoch of its end, so epoch 2 has everything that is to be read."""
+    """The program. Its last record is in the final epoch, so epoch 2 has everything that is to be read."""
     records = [("a", 1), ("b", 2), EPOCH, ("a", 3), EPOCH, ("c", 4)]
 
     def build(env: StreamExecutionEnvironment) -> None:
@@ -153,7 +153,7 @@ def armed(marker: Path) -> Any:
 
 
 def laid_out(folder: Path, marker: Path, epochs: int | None = None) -> Path:
-    """Run the program, and put its store into a folder of its own."""
+    """Run the program, and copy its store into a folder."""
     name = f"bombs-{next(_STORES)}"
     run(armed(marker), store=name, job_name="bombs", epochs=epochs)
     assert marker.exists(), "the job itself opens what it stored"

@@ -1,4 +1,4 @@
-"""Random types, values of them, and random changes of a type that are compatible, for the tests of evolution."""
+"""Random types, values of them, and random compatible changes of a type, for the tests of schema evolution."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _MAP_KEYS = [Types.INT(), Types.STRING(), Types.CHAR(), Types.SHORT()]
 
 
 def types(depth: int = 2) -> st.SearchStrategy[TypeInformation]:
-    """A type of at most so many levels."""
+    """A type of at most `depth` levels."""
     leaves = st.sampled_from(list(LEAVES))
     if not depth:
         return leaves
@@ -62,7 +62,7 @@ def types(depth: int = 2) -> st.SearchStrategy[TypeInformation]:
 
 
 def values(kind: TypeInformation) -> st.SearchStrategy[Any]:
-    """A value of the type, now and then None within."""
+    """A value of the type, sometimes with None inside."""
     if is_sequence(kind):
         return st.lists(maybe(kind.element_type), max_size=3)
     if isinstance(kind, MapTypeInfo):
@@ -87,7 +87,7 @@ def named_row(names: list[str], parts: Any) -> Row:
 
 @dataclass
 class Change:
-    """A change of a type: what became of it, and what has to be said of it."""
+    """A change of a type: the new type, and the declarations it requires."""
 
     old: TypeInformation
     new: TypeInformation = field(default_factory=Types.LONG)
@@ -100,7 +100,7 @@ _NAMES = (f"n{number}" for number in itertools.count())
 
 @st.composite
 def changes(draw: st.DrawFn, old: TypeInformation) -> Change:
-    """A compatible change of the type, which may be none."""
+    """A compatible change of the type, possibly none."""
     change = Change(old)
     change.new = _changed(draw, old, (), (), change)
     return change

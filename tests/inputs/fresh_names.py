@@ -1,4 +1,4 @@
-"""Names of stores, topics and files that are used once in a test process: counted, so that every run uses the same."""
+"""Names of stores, topics and files used once in a test process: counted, so that every run uses the same names."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ _NUMBERS = itertools.count(1)
 
 
 def fresh_name(stem: str) -> str:
-    # No test that counts names of its own, stem-1 and so on, has the same.
+    # Tests that count their own names, stem-1 and so on, do not collide with these.
     return f"{stem}-fresh{next(_NUMBERS)}"

@@ -1,5 +1,6 @@
-"""Random row types, rows of them and documents that are nearly of them, for tests of formats; and how a columnar
-decoder or encoder is held against the schema's own `deserialize` and `serialize`."""
+"""Random row types, rows of them and nearly valid documents, for tests of formats; and the comparison of a columnar
+decoder or encoder with the schema's own `deserialize` and `serialize`.
+"""
 
 from __future__ import annotations
 
@@ -152,7 +153,7 @@ def place(index: int) -> str:
 
 
 def check_decoder(schema: DeserializationSchema, messages: Sequence[bytes | None]) -> None:
-    """The columnar decoder of a schema gives what `deserialize` gives message by message."""
+    """The columnar decoder of a schema agrees with `deserialize`, message by message."""
     decoder = decoder_of(schema)
     assert not isinstance(decoder, PerMessageDecoder), "this schema is read in columns"
     given = Messages(pa.array(messages, pa.binary()), place)
@@ -167,7 +168,7 @@ def check_decoder(schema: DeserializationSchema, messages: Sequence[bytes | None
 
 
 def check_encoder(schema: SerializationSchema, rows: list[Any], type_info: TypeInformation) -> list[bytes]:
-    """The columnar encoder of a schema gives what `serialize` gives row by row; returns the messages."""
+    """The columnar encoder of a schema agrees with `serialize`, row by row; returns the messages."""
     encoder = encoder_of(schema, type_info)
     assert not isinstance(encoder, PerMessageEncoder), "this schema is written in columns"
     batch = Batch.of_values(rows, type_info)

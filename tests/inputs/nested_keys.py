@@ -1,7 +1,7 @@
-"""Keys at random, nested, many of them equal but written differently; and what makes two of them one key.
+"""Random nested keys, many of them equal in different representations; and their reference equality.
 
-`identity` is the slow reference of the rule in `state.keys.key_columns`, written down a second time: two keys
-are one key exactly if their identities are equal. Every test of the equality of keys draws from here.
+`identity` is the slow reference of the rule in `state.keys.key_columns`, implemented a second time: two keys are one
+key exactly if their identities are equal. Every test of key equality draws from here.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ TYPED: dict[str, tuple[TypeInformation, st.SearchStrategy[Any]]] = {
 
 
 def identity(key: Any) -> Any:
-    """What makes a key the key it is."""
+    """The identity of a key: equal for equal keys."""
     if isinstance(key, tuple | Row | list):
         return "values", *map(identity, key)
     if isinstance(key, Account):

@@ -1,4 +1,4 @@
-"""Random queries as text, over one table, and random rows for it: what passes are tried with."""
+"""Random queries as text, over one table, and random rows for it: inputs for the plan passes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random typed expressions over a few columns, random rows for them, and both ways to compute them side by side."""
+"""Random typed expressions over a few columns, random rows for them, and a comparison of both ways to compute them."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ NULL = Literal(NullType(), None)
 
 
 def call(name: str, *arguments: RowExpression) -> Call:
-    """A call as the planner would make it."""
+    """A call as the planner builds it."""
     definition = definition_of(name)
     assert definition is not None, name
     constants = tuple(each.value if isinstance(each, Literal) else NOT_CONSTANT for each in arguments)
@@ -139,11 +139,11 @@ class Dice:
         self.random = Random(seed)
 
     def chance(self, share: float) -> bool:
-        """Whether it happens this time."""
+        """True with this probability."""
         return self.random.random() < share
 
     def value(self, type_: DataType) -> Any:
-        """A value of a type, often at its ends."""
+        """A value of a type, often at its bounds."""
         random = self.random
         if isinstance(type_, BooleanType):
             return self.chance(0.5)
@@ -172,7 +172,7 @@ class Dice:
         return self.other_value(type_)
 
     def other_value(self, type_: DataType) -> Any:
-        """A value of the types that are only cast."""
+        """A value of a type that is only cast."""
         random = self.random
         if isinstance(type_, TimeType):
             return (dt.datetime.min + dt.timedelta(milliseconds=random.randint(0, 86_399_999))).time()
@@ -195,7 +195,7 @@ class Dice:
         return None if self.chance(0.2) else self.value(type_)
 
     def float(self) -> float:
-        """Zeros, numbers that are hard to round, and numbers without end."""
+        """Zeros, numbers that are hard to round, and infinities."""
         random = self.random
         if self.chance(0.3):
             return random.choice([0.0, -0.0, 1.5, 2.675, 1.005, 1e7, 1e-3, 0.5, math.inf, -math.inf, math.nan, 1e300])
@@ -213,7 +213,7 @@ class Dice:
         ]
 
     def expression(self, kind: str | None = None, depth: int = 3) -> RowExpression:
-        """An expression of a kind (any: None), so deep at most."""
+        """An expression of a kind (any: None), at most this deep."""
         kind = kind or self.random.choice(tuple(BY_KIND))
         if depth == 0 or self.chance(0.2):
             return self.leaf(kind)
@@ -246,7 +246,7 @@ class Dice:
         return Literal(type_.not_null(), self.value(type_))
 
     def chosen(self, kind: str, depth: int) -> RowExpression:
-        """CASE, IF, COALESCE, NULLIF of values of a kind that have a common type."""
+        """CASE, IF, COALESCE, NULLIF of values of a kind with a common type."""
         first, second = self.expression(kind, depth), self.expression(kind, depth)
         if kind not in MADE or kind == "time":
             if kind in ("array", "row", "map", "interval", "bytes"):
@@ -279,7 +279,7 @@ class Dice:
         return call(name, operand)
 
     def exact(self, depth: int) -> RowExpression:
-        """A whole number or decimal."""
+        """An integer or decimal."""
         name = self.random.choice(("%", "MOD", "+", "*"))
         return call(name, self.expression("exact", min(depth, 1)), self.leaf("exact"))
 
@@ -324,7 +324,7 @@ def both_agree_for(seed: int, rows_max: int = 8) -> None:
     try:
         both_agree(outputs, condition, dice.columns(rows_max))
     except OverflowError as error:
-        # Python knows no year 0: a moment of the first day of year 1, east of Greenwich.
+        # Python has no year 0: a timestamp of the first day of year 1, east of Greenwich.
         assert "date value out of range" in str(error)
 
 
@@ -332,13 +332,13 @@ SESSION = SessionFacts(zone="Europe/Berlin")
 
 
 def both_agree(outputs: Sequence[RowExpression], condition: RowExpression | None, columns: list[list[Any]]) -> None:
-    """The program and the slow way give the same rows, or fail at a row that fails."""
+    """The program and the reference return the same rows, or fail at a row that fails."""
     arrays = [
         pa.array([stored_value(value, type_) for value in each], type_.arrow)
         for each, type_ in zip(columns, COLUMNS, strict=True)
     ]
     stored = [array.to_pylist() for array in arrays]
-    # Batches are often parts of larger ones: nothing may look at what lies before the first row.
+    # Batches are often slices of larger ones: no kernel may read before the first row.
     arrays = [pa.concat_arrays([array[-3:], array]).slice(min(3, len(array))) for array in arrays]
     rows = [list(row) for row in zip(*stored, strict=True)]
     expected: list[tuple[int, list[Any]]] = []
@@ -366,7 +366,7 @@ def both_agree(outputs: Sequence[RowExpression], condition: RowExpression | None
 
 
 def same(left: Any, right: Any) -> bool:
-    """Equal, where NaN is equal to NaN and zeros have signs."""
+    """Equal, with NaN equal to NaN and signed zeros."""
     if isinstance(left, list):
         return len(left) == len(right) and all(map(same, left, right))
     if isinstance(left, float) and isinstance(right, float):

@@ -1,8 +1,8 @@
-"""What random tests draw: the same in every run, every process and on every machine, or new inputs where that is asked.
+"""Inputs of random tests: the same in every run, process and machine, or new inputs on request.
 
 With `--explore`, which scripts/explore.py uses, only the random tests run, with new inputs and more of them. Each test
-draws from a seed of its own, made of the seed of the run, the factor and the test's id: when it runs alone it draws the
-same. Examples that would begin after the time is up are not run; a failure is still made small.
+draws from its own seed, derived from the seed of the run, the factor and the test's id: it draws the same when it runs
+alone. Examples after the time limit are not run; a failure is still minimised.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hypothesis.errors import HypothesisException
 
 settings.register_profile(
     "fast",
-    max_examples=20,  # where a test names no number: few, to keep the fast part under a minute
+    max_examples=20,  # if a test sets no number: few, to run the fast part in under a minute
     derandomize=True,
     database=None,
     # A busy machine is no defect.
@@ -49,8 +49,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class _TimeIsUpError(KeyboardInterrupt):
-    """Stops a test between two examples. After anything but an interrupt, Hypothesis takes an example that drew less
-    than the same example before for a test that depends on chance."""
+    """Stops a test between two examples. After any exception but an interrupt, Hypothesis reports an example that
+    drew less than the same example before as flaky.
+    """
 
 
 class Exploration:
@@ -58,7 +59,7 @@ class Exploration:
         self._seed: int = config.getoption("--explore")
         self._times: int = config.getoption("--times")
         self._until: float = config.getoption("--until")
-        # With several processes, the one that hands out tests hears of all failures.
+        # With several processes, the controller receives all failures.
         self._failures: Path | None = None if hasattr(config, "workerinput") else config.getoption("--failures")
 
     @pytest.hookimpl(trylast=True)
@@ -67,7 +68,7 @@ class Exploration:
         config.hook.pytest_deselected(items=[item for item in items if item not in set(random_tests)])
         for test in {id(test): test for test in map(_test_of, random_tests)}.values():
             self._widen(test)
-        # By file, in an order of this seed: what is shared by a file is made once, and each run begins elsewhere.
+        # By file, in an order of this seed: fixtures of a file are created once, and each run starts elsewhere.
         files = [list(tests) for _, tests in itertools.groupby(random_tests, key=lambda item: item.path)]
         Random(f"{self._seed} {self._times}").shuffle(files)
         items[:] = itertools.chain.from_iterable(files)

@@ -1,4 +1,4 @@
-"""Random syntax for tests: types, expressions, queries and statements as the parser makes them."""
+"""Random syntax for tests: types, expressions, queries and statements as the parser builds them."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def maybe(items: Strategy) -> Strategy:
 
 
 def layered(leaves: Strategy, grow: Callable[[Strategy], Strategy], levels: int) -> Strategy:
-    """Leaves, and what grows of them so many times. Deferred: the description of a strategy stays short."""
+    """Leaves, and their extensions to this many levels. Deferred: the repr of a strategy stays short."""
     current = leaves
     for _ in range(levels):
         current = _grown(leaves, grow, current)
@@ -253,7 +253,7 @@ def _calls(inner: Strategy) -> Strategy:
 
 
 def _no_query(expression: Any) -> Any:
-    """A query alone in IN (…) is what IN looks into; here it stands in a row."""
+    """A single query in IN (…) is its subquery; here it is in a row."""
     return RowValue((expression,)) if isinstance(expression, Scalar) else expression
 
 

@@ -1,4 +1,4 @@
-"""Texts that trouble functions of text, and the arguments that go with them, for random tests."""
+"""Difficult inputs for text functions, and matching arguments, for random tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small packages as pip downloads them, made by tests: nothing is asked of a network."""
+"""Small wheels as pip downloads them, built by tests without network access."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def wheel(folder: Path, name: str, version: str = "1.0") -> None:
-    """A package with one module that knows its version, as pip downloads it."""
+    """A wheel with one module that contains its version."""
     folder.mkdir(exist_ok=True)
     about = f"{name}-{version}.dist-info"
     with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as archive:

@@ -1,6 +1,7 @@
-"""Publishing to Kafka killed at any moment, again and again, beside a second publisher and with the broker killed too.
+"""Publishing to Kafka killed at any moment, repeatedly, concurrently with a second publisher and with the broker killed
+too.
 
-No Spark is needed for it, so a run kills much more often than the whole job's test does (`test_kill_kafka`).
+It needs no Spark, so a run kills much more often than the whole job's test does (`test_kill_kafka`).
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""The epoch protocol against everything that can go wrong, exhaustively.
+"""The epoch protocol under every possible failure, exhaustively.
 
 The world below is a value: a store of manifests, a replayable source of numbered records, a sink whose publishing can
 be repeated, and any number of drivers that run the real `decide`. One step is one effect (a manifest created, half an
-epoch published, …), so the moments between steps are exactly the moments at which a crash or another driver can make a
-difference. `Model.histories` follows *every* choice from every state: which driver moves, which of its actions in
-flight goes on, how much input an epoch takes, and, as long as the scenario's budget lasts, crashes, stops, failing or
-speculated tasks, lost acknowledgements, puts that land late, and a second driver. States reached twice are walked once;
-the number of histories is the number of distinct paths.
+epoch published, …), so a crash or another driver can make a difference exactly between steps. `Model.histories` follows
+*every* choice from every state: which driver moves, which of its pending actions continues, how much input an epoch
+reads, and, within the scenario's budget, crashes, stops, failing or speculative tasks, lost acknowledgements, puts that
+arrive late, and a second driver. States reached twice are explored once; the number of histories is the number of
+distinct paths.
 
-In every state the invariants of `World` are checked, and every history must end with the job finished and all
-records published once, in order. The last tests break the protocol and the store on purpose and see the model object.
+In every state the invariants of `World` are checked, and every history must end with the job finished and all records
+published once, in order. The last tests break the protocol and the store on purpose and expect a violation.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CLOSING = ("FINISHED", "SUSPENDED")
 
 
 class Violation(AssertionError):
-    """The world is in a state that must never be."""
+    """The world is in a forbidden state."""
 
 
 class Record(NamedTuple):
@@ -47,7 +47,7 @@ class Record(NamedTuple):
 
 
 class Budget(NamedTuple):
-    """How much may still go wrong."""
+    """The remaining budget of failures."""
 
     crashes: int = 0
     second_drivers: int = 0
@@ -67,7 +67,7 @@ class Budget(NamedTuple):
 
 
 class Driver(NamedTuple):
-    """One driver process: the protocol's state, the operations in flight, and what it holds in memory."""
+    """One driver process: the protocol's state, the pending operations, and its memory."""
 
     run: int
     state: ProtocolState
@@ -76,12 +76,12 @@ class Driver(NamedTuple):
     planned: tuple[int, int] = (0, 0)
     staged: str = ""
     known: tuple[Record, ...] = ()
-    ahead: tuple[Any, ...] = ()  # what ran ahead, and whether a rescale waits; only in `test_running_ahead.py`
+    ahead: tuple[Any, ...] = ()  # what ran ahead, and whether a rescale is pending; only in `test_running_ahead.py`
     rescaling: bool = False
 
 
 class World(NamedTuple):
-    """Everything there is. `committed` is what an all-seeing observer holds for the truth: epoch i at index i - 1."""
+    """The complete state. `committed` is the truth as seen by an observer: epoch i at index i - 1."""
 
     budget: Budget
     arrived: int
@@ -114,7 +114,7 @@ Step = tuple[str, World]
 
 
 class Model(NamedTuple):
-    """A scenario: the protocol under test, the store's manners, and the source's length."""
+    """A scenario: the protocol under test, the store's behaviour, and the source's length."""
 
     decide: Decide = decide
     records: int = 3
@@ -130,7 +130,9 @@ class Model(NamedTuple):
     # --- the search ---
 
     def histories(self, world: World, seen: dict[World, int | None], trail: list[str]) -> int:
-        """The number of histories from `world` on, each walked to its end; Violation with the steps that led to it."""
+        """The number of histories from `world` on, each followed to its end; Violation with the steps that led to
+        it.
+        """
         known = seen.get(world, 0)
         if known is None:
             raise Violation("the job goes round in circles:\n  " + "\n  ".join(trail))
@@ -161,7 +163,7 @@ class Model(NamedTuple):
 
     def check_end(self, world: World) -> None:
         shown = [record for _, _, start, end in world.sink for record in range(start, end)]
-        # A drained job ends early; what it has read by then is published all the same.
+        # A drained job ends early; the records it has read by then are still published.
         last = world.committed[-1].end if world.drained else self.records
         if shown != list(range(last)):
             raise Violation(f"published {shown}, expected each of {last} records once and in order")
@@ -213,7 +215,7 @@ class Model(NamedTuple):
         return begin(self.policy)
 
     def feed(self, world: World, index: int, driver: Driver, event: Event | None) -> World:
-        """Tell the protocol what happened, and put what it answers in flight."""
+        """Pass the event to the protocol, and make its answers pending."""
         actions: tuple[Action, ...] = ()
         if event is not None:
             try:
@@ -225,7 +227,7 @@ class Model(NamedTuple):
         if ends:
             rest = world.drivers[:index] + world.drivers[index + 1 :]
             return world._replace(drivers=rest, finished=world.finished or isinstance(ends[0], e.Finish))
-        # To be told to give a commit up takes no time; the commit sees it by the driver's phase.
+        # A message to abandon a commit takes no time; the commit sees it by the driver's phase.
         acts = [action for action in actions if not isinstance(action, e.AbandonCommit)]
         ops = tuple((OPERATIONS[type(action)], action) for action in acts)
         driver = driver._replace(ops=(*ops, *driver.ops))
@@ -279,34 +281,34 @@ class Model(NamedTuple):
     def commit(self, world: World, driver: Driver, action: e.Commit) -> Iterator[Any]:
         start, end = (driver.position, driver.position) if action.status in CLOSING else driver.planned
         name = "" if action.status in CLOSING else driver.staged
-        mine = Record(action.epoch, start, end, action.published_through, action.status, driver.run, name)
-        driver = driver._replace(known=(*driver.known[-1:], mine))
-        there = world.manifest(mine.epoch)
-        stored = world if there and not self.create_overwrites else self.store(world, mine)
-        if there and there != mine and not self.create_overwrites:
-            yield f"loses the race for {mine}", world, driver, e.CommitLost()
+        own = Record(action.epoch, start, end, action.published_through, action.status, driver.run, name)
+        driver = driver._replace(known=(*driver.known[-1:], own))
+        there = world.manifest(own.epoch)
+        stored = world if there and not self.create_overwrites else self.store(world, own)
+        if there and there != own and not self.create_overwrites:
+            yield f"loses the race for {own}", world, driver, e.CommitLost()
         else:
-            yield f"creates {mine}", stored, driver._replace(ops=(("look_for_newer", mine), *driver.ops)), None
+            yield f"creates {own}", stored, driver._replace(ops=(("check_for_newer", own), *driver.ops)), None
         if world.budget.lost_answers:
             spent, unknown = world.budget.spend("lost_answers"), e.CommitUnknown("time-out", at_ms=0)
-            late = world._replace(late_puts=(*world.late_puts, mine))
+            late = world._replace(late_puts=(*world.late_puts, own))
             for label, after in (("which is there", stored), ("which is not", world), ("which comes late", late)):
-                yield f"hears nothing of {mine}, {label}", after._replace(budget=spent), driver, unknown
+                yield f"hears nothing of {own}, {label}", after._replace(budget=spent), driver, unknown
 
-    def look_for_newer(self, world: World, driver: Driver, mine: Record) -> Iterator[Any]:
+    def check_for_newer(self, world: World, driver: Driver, own: Record) -> Iterator[Any]:
         newest = world.newest()
-        if newest and newest.epoch > mine.epoch and self.looks_for_newer:
+        if newest and newest.epoch > own.epoch and self.looks_for_newer:
             yield "finds a newer manifest", world, driver, e.CommitLost()
         else:
-            yield "has committed", world, self.owner(world, driver, mine), e.Committed()
+            yield "has committed", world, self.owner(world, driver, own), e.Committed()
 
     def inspect(self, world: World, driver: Driver, _: e.InspectCommit) -> Iterator[Any]:
-        newest, mine = world.newest(), driver.known[-1]
-        there = world.manifest(mine.epoch)
-        if (newest and newest.epoch > mine.epoch) or (there and there != mine):
+        newest, own = world.newest(), driver.known[-1]
+        there = world.manifest(own.epoch)
+        if (newest and newest.epoch > own.epoch) or (there and there != own):
             yield "finds another's manifest", world, driver, e.CommitExists(is_own=False)
         elif there:
-            yield "finds its manifest", world, self.owner(world, driver, mine), e.CommitExists(is_own=True)
+            yield "finds its manifest", world, self.owner(world, driver, own), e.CommitExists(is_own=True)
         else:
             yield "finds no manifest", world, driver, e.CommitAbsent(at_ms=0)
         if world.budget.lost_answers:
@@ -328,8 +330,9 @@ class Model(NamedTuple):
         yield f"publishes half of epoch {record.epoch}", shown, halfway, None
 
     def publish_rest(self, world: World, driver: Driver, record: Record) -> Iterator[Any]:
-        """The look for a newer manifest and what the sink then does are one step: a driver that stalls between the two
-        is what only a sink that refuses older epochs is safe from."""
+        """The check for a newer manifest and the sink's action are one step: only a sink that rejects older epochs
+        is safe from a driver that stalls between the two.
+        """
         if self.is_fenced(world, driver):
             yield "finds that it is replaced", world, driver, e.PublishFenced(record.epoch, max(world.manifests).epoch)
             return
@@ -359,14 +362,14 @@ class Model(NamedTuple):
     def restart(self, world: World, driver: Driver, _: e.Restart) -> Iterator[Any]:
         yield "restarts", world, driver._replace(ops=(("read_newest", None), *driver.ops)), None
 
-    # --- what the world itself watches over ---
+    # --- invariants of the world ---
 
     def store(self, world: World, record: Record) -> World:
         """The manifest appears under its name."""
         others = tuple(r for r in world.manifests if r.epoch != record.epoch)
         world = world._replace(manifests=tuple(sorted((*others, record))))
         if record.epoch <= len(world.committed):
-            return world  # into a hole that trimming left: its writer must not be told that it has committed
+            return world  # into a gap left by trimming: its writer must not learn that it has committed
         if record.epoch > len(world.committed) + 1:
             raise Violation(f"{record} skips an epoch")
         if record.start != (world.committed[-1].end if world.committed else 0):
@@ -376,11 +379,11 @@ class Model(NamedTuple):
             raise Violation(f"{record} says that epochs are published which are not")
         return world
 
-    def owner(self, world: World, driver: Driver, mine: Record) -> Driver:
-        """The driver is about to learn that `mine` is committed; its memory moves on with it."""
-        if world.committed[mine.epoch - 1] != mine:
-            raise Violation(f"epoch {mine.epoch} is committed twice: {mine} and {world.committed[mine.epoch - 1]}")
-        return driver._replace(position=mine.end)
+    def owner(self, world: World, driver: Driver, own: Record) -> Driver:
+        """The driver is about to learn that `mine` is committed; its memory advances with it."""
+        if world.committed[own.epoch - 1] != own:
+            raise Violation(f"epoch {own.epoch} is committed twice: {own} and {world.committed[own.epoch - 1]}")
+        return driver._replace(position=own.end)
 
     def show(self, world: World, record: Record, half: int, start: int, end: int) -> World:
         """One half of an epoch's output becomes visible, unless it already is."""
@@ -481,7 +484,7 @@ def test_every_history_publishes_every_record_once_and_in_order(name: str) -> No
     assert states >= 65
 
 
-def test_the_model_visits_more_than_a_thousand_histories_and_crashes_at_every_step() -> None:
+def test_the_model_explores_more_than_a_thousand_histories_and_crashes_at_every_step() -> None:
     histories, states = explore(Model(), Budget(crashes=2))
     assert histories > 1_000
     calm_histories, calm_states = explore(Model(), Budget())
@@ -490,7 +493,7 @@ def test_the_model_visits_more_than_a_thousand_histories_and_crashes_at_every_st
     assert histories > calm_histories
 
 
-# --- the protocol broken on purpose -------------------------------------------------------------------------
+# --- the protocol, broken on purpose ------------------------------------------------------------------------
 
 
 def publish_before_commit(state: ProtocolState, event: Event) -> tuple[ProtocolState, tuple[Action, ...]]:
@@ -531,7 +534,7 @@ def end_without_closing(state: ProtocolState, event: Event) -> tuple[ProtocolSta
     return after, actions
 
 
-def go_on_after_a_lost_race(state: ProtocolState, event: Event) -> tuple[ProtocolState, tuple[Action, ...]]:
+def continue_after_a_lost_race(state: ProtocolState, event: Event) -> tuple[ProtocolState, tuple[Action, ...]]:
     return decide(state, e.Committed() if isinstance(event, e.CommitLost) else event)
 
 
@@ -541,7 +544,7 @@ def believe_an_unanswered_commit(state: ProtocolState, event: Event) -> tuple[Pr
     return decide(state, event)
 
 
-def take_anothers_manifest_for_mine(state: ProtocolState, event: Event) -> tuple[ProtocolState, tuple[Action, ...]]:
+def accept_anothers_manifest_as_own(state: ProtocolState, event: Event) -> tuple[ProtocolState, tuple[Action, ...]]:
     return decide(state, e.CommitExists(is_own=True) if isinstance(event, e.CommitExists) else event)
 
 
@@ -549,7 +552,7 @@ def skip_what_could_not_be_published(state: ProtocolState, event: Event) -> tupl
     return decide(state, e.Published(event.epoch) if isinstance(event, e.PublishFailed) else event)
 
 
-def hold_for_ever(state: ProtocolState, event: Event) -> tuple[ProtocolState, tuple[Action, ...]]:
+def wait_forever(state: ProtocolState, event: Event) -> tuple[ProtocolState, tuple[Action, ...]]:
     if state.phase is Phase.HOLDING and isinstance(event, e.Published):
         return replace(state, published=event.epoch, publishing=None), ()
     return decide(state, event)
@@ -562,41 +565,41 @@ MUTANTS: list[tuple[Decide, Budget, str]] = [
     (commit_without_waiting, Budget(), "published which are not|Published cannot happen"),
     (close_without_waiting, Budget(), "published which are not"),
     (end_without_closing, Budget(), "without saying so"),
-    (go_on_after_a_lost_race, Budget(second_drivers=1), "no manifest names it"),
+    (continue_after_a_lost_race, Budget(second_drivers=1), "no manifest names it"),
     (believe_an_unanswered_commit, Budget(lost_answers=1), "no manifest names it|without saying so"),
-    (take_anothers_manifest_for_mine, Budget(second_drivers=1, lost_answers=1), "no manifest names it"),
+    (accept_anothers_manifest_as_own, Budget(second_drivers=1, lost_answers=1), "no manifest names it"),
     (skip_what_could_not_be_published, Budget(publish_failures=1), "published which are not"),
-    (hold_for_ever, Budget(), "stuck"),
+    (wait_forever, Budget(), "stuck"),
 ]
 
 
 @pytest.mark.parametrize(("broken", "budget", "says"), MUTANTS, ids=lambda value: getattr(value, "__name__", ""))
-def test_the_model_catches_a_broken_protocol(broken: Decide, budget: Budget, says: str) -> None:
+def test_the_model_detects_a_broken_protocol(broken: Decide, budget: Budget, says: str) -> None:
     with pytest.raises(Violation, match=says):
         explore(Model(decide=broken), budget)
 
 
-def test_the_model_catches_a_store_whose_create_overwrites() -> None:
+def test_the_model_detects_a_store_whose_create_overwrites() -> None:
     with pytest.raises(Violation, match=r"committed twice|no manifest names it"):
         explore(Model(create_overwrites=True), Budget(second_drivers=1))
 
 
-def test_the_model_catches_a_driver_that_publishes_without_looking_whether_it_was_replaced() -> None:
+def test_the_model_detects_a_driver_that_publishes_without_checking_for_a_successor() -> None:
     with pytest.raises(Violation, match="goes backwards"):
         explore(Model(upserts=True, looks_before_publishing=False), Budget(second_drivers=1))
 
 
-def test_the_model_catches_a_receipt_that_is_written_before_publishing() -> None:
+def test_the_model_detects_a_receipt_written_before_publishing() -> None:
     with pytest.raises(Violation, match=r"published which are not|expected each of|before the epochs before"):
         explore(Model(receipt_first=True), Budget(crashes=1))
 
 
-def test_the_model_catches_a_commit_into_the_hole_that_trimming_left() -> None:
+def test_the_model_detects_a_commit_into_a_gap_left_by_trimming() -> None:
     with pytest.raises(Violation, match="committed twice"):
         explore(Model(trims=True, looks_for_newer=False), Budget(second_drivers=1))
 
 
-def test_a_violation_tells_the_steps_that_led_to_it() -> None:
+def test_a_violation_lists_the_steps_that_led_to_it() -> None:
     with pytest.raises(Violation) as caught:
         explore(Model(decide=commit_without_waiting), Budget())
     steps = str(caught.value).splitlines()

@@ -1,8 +1,8 @@
-"""Epochs that run ahead of commits, against everything that can go wrong, exhaustively.
+"""Epochs that run ahead of commits under every possible failure, exhaustively.
 
-The world is that of `test_protocol_model.py`. What is new in it: the files of an epoch lie on the machines that ran it
-and reach the store one by one, whenever they like; a machine may be lost with its files; commits are written beside the
-running epochs, and are asked for again while the store does not answer; a rescale wants everything committed first.
+The world is that of `test_protocol_model.py`, with these additions: the files of an epoch are on the machines that ran
+it and reach the store one by one, at any time; a machine may be lost with its files; commits are written concurrently
+with running epochs, and are retried while the store does not respond; a rescale waits until everything is committed.
 The last tests break the protocol, the driver and the store on purpose.
 """
 
@@ -36,7 +36,7 @@ LARGE = 10**9
 
 
 class Epoch(NamedTuple):
-    """An acknowledged epoch: the records it covers, the file of their output, and the number it was run under."""
+    """An acknowledged epoch: the records it covers, the file of their output, and the number under which it ran."""
 
     start: int
     end: int
@@ -50,8 +50,9 @@ class Epoch(NamedTuple):
 
 
 class AheadModel(Model):
-    """The driver that performs what the protocol decides where epochs run ahead; what breaks it is a class attribute
-    of a subclass."""
+    """The driver that performs the protocol's decisions when epochs run ahead; a subclass breaks it by a class
+    attribute.
+    """
 
     epochs_max = 2
     joins = True
@@ -74,7 +75,7 @@ class AheadModel(Model):
                 yield f"file {file[0]} is lost with its machine", rest._replace(budget=world.budget.spend("losses"))
 
     def feed(self, world: World, index: int, driver: Driver, event: Event | None) -> World:
-        """As before; files that no driver waits for any more are forgotten."""
+        """As before; files that no driver waits for any longer are dropped."""
         if isinstance(event, e.EpochDone):
             start, end = driver.planned
             number = driver.state.running
@@ -158,7 +159,7 @@ class AheadModel(Model):
             yield f"loses the race for {mine}", world, driver, e.CommitLost()
             return
         stored = world if there else self.store(world, mine)
-        looking = driver._replace(ops=(("look_for_newer", mine), *driver.ops))
+        looking = driver._replace(ops=(("check_for_newer", mine), *driver.ops))
         yield f"creates {mine}", stored, looking, None
         if world.budget.lost_answers:
             spent = world.budget.spend("lost_answers")
@@ -174,7 +175,7 @@ class AheadModel(Model):
             raise Violation(f"the driver begins anew beside {driver.ops}")
         yield from super().restart(world, driver, action)
 
-    # --- what the world itself watches over ---
+    # --- invariants of the world ---
 
     def store(self, world: World, record: Record) -> World:
         if record.status not in CLOSING and not self.is_staged(world, record):
@@ -187,7 +188,7 @@ class AheadModel(Model):
         return owner if mine.status in CLOSING else owner._replace(position=driver.position, ahead=left)
 
     def is_staged(self, world: World, record: Record) -> bool:
-        """Whether the files that a manifest names are in the store, and hold all of its records."""
+        """Whether the files that a manifest references are in the store, with all of its records."""
         files = {name: (start, end) for name, start, end in world.files}
         at = record.start
         for name in record.staged.split("+"):
@@ -253,11 +254,11 @@ def test_every_history_of_running_ahead_publishes_every_record_once_and_in_order
 def test_the_model_of_running_ahead_kills_the_driver_at_every_step() -> None:
     _, states = explore(AheadModel(), Budget(crashes=1))
     _, calm_states = explore(AheadModel(), Budget())
-    # A kill is possible in every state in which a driver lives, so each calm state is left by one at least once.
+    # A kill is possible in every state in which a driver lives, so each quiescent state has at least one.
     assert states > 2 * calm_states
 
 
-def test_with_bound_zero_the_protocol_takes_the_steps_of_a_driver_that_never_runs_ahead() -> None:
+def test_with_bound_zero_the_protocol_behaves_like_one_that_never_runs_ahead() -> None:
     bounded, plain = begin(NoRestart(), bounds=AheadBounds(0, LARGE, LARGE)), begin(NoRestart())
     events: list[Event] = [e.Started(None)]
     for number in (1, 2, 3):
@@ -286,7 +287,7 @@ def commit_before_the_last_is_published(state: ProtocolState, event: Event) -> D
     return decide(replace(state, published=state.committed) if isinstance(event, e.EpochDone) else state, event)
 
 
-def restart_beside_a_commit(state: ProtocolState, event: Event) -> Decision:
+def restart_during_a_commit(state: ProtocolState, event: Event) -> Decision:
     after, actions = decide(state, event)
     if after.phase is Phase.FAILING and isinstance(after.verdict, e.Restart):
         restarted = replace(after, phase=Phase.RESTARTING, verdict=None, commit=None, publishing=None, working=False)
@@ -294,7 +295,7 @@ def restart_beside_a_commit(state: ProtocolState, event: Event) -> Decision:
     return after, actions
 
 
-def restart_beside_a_running_epoch(state: ProtocolState, event: Event) -> Decision:
+def restart_during_a_running_epoch(state: ProtocolState, event: Event) -> Decision:
     after, actions = decide(state, event)
     if isinstance(event, e.CommitFailed) and after.working and isinstance(after.verdict, e.Restart):
         return replace(after, phase=Phase.RESTARTING, verdict=None, working=False), (after.verdict,)
@@ -316,23 +317,23 @@ def close_before_all_is_committed(state: ProtocolState, event: Event) -> Decisio
     return after, actions
 
 
-def take_a_failed_commit_for_one(state: ProtocolState, event: Event) -> Decision:
+def accept_a_failed_commit(state: ProtocolState, event: Event) -> Decision:
     is_taken = isinstance(event, e.CommitFailed) and state.phase is not Phase.FAILING
     return decide(state, e.Committed() if is_taken else event)
 
 
-def go_on_after_a_lost_race(state: ProtocolState, event: Event) -> Decision:
+def continue_after_a_lost_race(state: ProtocolState, event: Event) -> Decision:
     return decide(state, e.Committed() if isinstance(event, e.CommitLost) else event)
 
 
-def hold_for_ever(state: ProtocolState, event: Event) -> Decision:
+def wait_forever(state: ProtocolState, event: Event) -> Decision:
     after, actions = decide(state, event)
     if state.phase is Phase.HOLDING and isinstance(event, e.Committed) and after.phase is Phase.PLANNING:
         return replace(after, phase=Phase.HOLDING), tuple(a for a in actions if not isinstance(a, e.PlanInput))
     return after, actions
 
 
-def forget_to_commit_after_publishing(state: ProtocolState, event: Event) -> Decision:
+def skip_the_commit_after_publishing(state: ProtocolState, event: Event) -> Decision:
     after, actions = decide(state, event)
     if isinstance(event, e.Published) and any(isinstance(a, e.Commit) and a.steps == 1 for a in actions):
         return replace(after, commit=None), ()
@@ -348,20 +349,20 @@ def rescale_while_ahead(state: ProtocolState, event: Event) -> Decision:
 MUTANTS: list[tuple[Decide, Budget, str]] = [
     (publish_before_commit, Budget(), "no manifest names it"),
     (commit_before_the_last_is_published, Budget(), "published which are not|Published cannot happen|was not asked"),
-    (restart_beside_a_commit, Budget(epoch_failures=1), "begins anew beside"),
-    (restart_beside_a_running_epoch, Budget(losses=1), "begins anew beside"),
+    (restart_during_a_commit, Budget(epoch_failures=1), "begins anew beside"),
+    (restart_during_a_running_epoch, Budget(losses=1), "begins anew beside"),
     (believe_acknowledged_epochs_after_a_failure, Budget(epoch_failures=1), "IndexError|does not start|cannot be|were"),
     (close_before_all_is_committed, Budget(stops=1), "closed before all"),
-    (take_a_failed_commit_for_one, Budget(losses=1), "no manifest names it"),
-    (go_on_after_a_lost_race, Budget(second_drivers=1), "no manifest names it"),
-    (hold_for_ever, Budget(), "stuck|not allowed"),
-    (forget_to_commit_after_publishing, Budget(), "stuck"),
+    (accept_a_failed_commit, Budget(losses=1), "no manifest names it"),
+    (continue_after_a_lost_race, Budget(second_drivers=1), "no manifest names it"),
+    (wait_forever, Budget(), "stuck|not allowed"),
+    (skip_the_commit_after_publishing, Budget(), "stuck"),
     (rescale_while_ahead, Budget(rescales=1), "the plan changes while epochs are ahead"),
 ]
 
 
 @pytest.mark.parametrize(("broken", "budget", "says"), MUTANTS, ids=lambda value: getattr(value, "__name__", ""))
-def test_the_model_catches_a_broken_protocol_of_running_ahead(broken: Decide, budget: Budget, says: str) -> None:
+def test_the_model_detects_a_broken_protocol_of_running_ahead(broken: Decide, budget: Budget, says: str) -> None:
     with pytest.raises(Violation, match=says):
         explore(AheadModel(decide=broken), budget)
 
@@ -369,15 +370,15 @@ def test_the_model_catches_a_broken_protocol_of_running_ahead(broken: Decide, bu
 # --- broken on purpose: the driver --------------------------------------------------------------------------
 
 
-class CommitsBeforeFilesAreThere(AheadModel):
+class CommitsBeforeFilesArrive(AheadModel):
     awaits_files = False
 
 
-class PlansFromWhatIsCommitted(AheadModel):
+class PlansFromCommittedEpochs(AheadModel):
     plans_from_committed = True
 
 
-class BelievesItsMemoryAfterAFailure(AheadModel):
+class TrustsItsMemoryAfterAFailure(AheadModel):
     believes_acknowledged = True
 
 
@@ -386,7 +387,7 @@ class LosesMergedOutput(AheadModel):
 
 
 class NumbersACommitByItsNewestEpoch(AheadModel):
-    """Then two drivers that merged differently would take different numbers, and both would own the job."""
+    """Two drivers that merged differently would use different numbers, and both would own the job."""
 
     numbers_by_newest = True
 
@@ -396,9 +397,9 @@ class CommitsTheNewestFirst(OneByOne):
 
 
 BROKEN_DRIVERS: list[tuple[type[AheadModel], Budget, str]] = [
-    (CommitsBeforeFilesAreThere, Budget(), "files that are not in the store"),
-    (PlansFromWhatIsCommitted, Budget(), "does not start where|not in the store"),
-    (BelievesItsMemoryAfterAFailure, Budget(epoch_failures=1), "does not start where|closed before all"),
+    (CommitsBeforeFilesArrive, Budget(), "files that are not in the store"),
+    (PlansFromCommittedEpochs, Budget(), "does not start where|not in the store"),
+    (TrustsItsMemoryAfterAFailure, Budget(epoch_failures=1), "does not start where|closed before all"),
     (LosesMergedOutput, Budget(), "not in the store"),
     (NumbersACommitByItsNewestEpoch, Budget(), "skips an epoch"),
     (CommitsTheNewestFirst, Budget(), "does not start where|cannot be replayed"),
@@ -406,16 +407,16 @@ BROKEN_DRIVERS: list[tuple[type[AheadModel], Budget, str]] = [
 
 
 @pytest.mark.parametrize(("broken", "budget", "says"), BROKEN_DRIVERS, ids=lambda value: getattr(value, "__name__", ""))
-def test_the_model_catches_a_broken_driver(broken: type[AheadModel], budget: Budget, says: str) -> None:
+def test_the_model_detects_a_broken_driver(broken: type[AheadModel], budget: Budget, says: str) -> None:
     with pytest.raises(Violation, match=says):
         explore(broken(records=4), budget)
 
 
-def test_the_model_of_running_ahead_catches_a_driver_that_publishes_without_looking() -> None:
+def test_the_model_of_running_ahead_detects_a_driver_that_publishes_without_checking() -> None:
     with pytest.raises(Violation, match="goes backwards"):
         explore(AheadModel(upserts=True, looks_before_publishing=False), Budget(second_drivers=1))
 
 
-def test_the_model_of_running_ahead_catches_a_commit_into_the_hole_that_trimming_left() -> None:
+def test_the_model_of_running_ahead_detects_a_commit_into_a_gap_left_by_trimming() -> None:
     with pytest.raises(Violation, match="committed twice"):
         explore(AheadModel(trims=True, looks_for_newer=False), Budget(second_drivers=1))

@@ -1,7 +1,7 @@
-"""Savepoints, forks and leases that are made while a store is swept, and sweepers that die at any step.
+"""Savepoints, forks and leases made concurrently with garbage collection, and collectors that die at any step.
 
-Whoever was told that he has an epoch finds it whole, without a start of the original job and without another sweep; and
-so it stays, whatever sweeps follow.
+A client whose pin was confirmed has a complete epoch, without a start of the original job and without another
+collection; and it stays complete through any later collections.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ EPOCHS, SAVED = 6, 3
 
 
 class Killed(BaseException):
-    """The process of the sweeper is no more."""
+    """The collector's process is dead."""
 
 
 class Stepped(MemoryStore):
-    """A store that calls `step` before everything it is asked for; `is_coarse`: but for what is read."""
+    """A store that calls `step` before every operation; with `is_coarse`, not before reads."""
 
     def __init__(self, name: str, step: Callable[[], None], *, is_coarse: bool = False) -> None:
         super().__init__(name)
@@ -128,7 +128,7 @@ def steps_of(act: Callable[[Store], None], url: str) -> int:
 
 
 @pytest.mark.parametrize("make", [save, fork, lease])
-def test_what_is_made_between_any_two_steps_of_a_sweep_survives_a_sweeper_that_dies_at_any_step(
+def test_a_pin_created_between_any_two_steps_survives_a_collector_that_dies_at_any_step(
     make: Callable[[str], Callable[[], None]],
 ) -> None:
     steps = steps_of(sweep, prepared())
@@ -148,7 +148,7 @@ def test_what_is_made_between_any_two_steps_of_a_sweep_survives_a_sweeper_that_d
                 try:
                     checks.append(make(url))
                 except StoreError:
-                    return  # it is gone, and that was said
+                    return  # it is collected, and the client was told so
             if now == killed:
                 raise Killed
 
@@ -209,7 +209,7 @@ class Actors:
 
 
 def removes(url: str, *, is_coarse: bool = False) -> Callable[[Callable[[], None]], None]:
-    """The part of a sweep that is at odds with pins, and the files that go with it."""
+    """The part of a collection that conflicts with pins, and the files it removes."""
 
     def act(step: Callable[[], None]) -> None:
         store = Stepped(url.removeprefix("memory://"), step, is_coarse=is_coarse)
@@ -249,7 +249,7 @@ def count(act: Callable[[Callable[[], None]], None]) -> int:
 
 
 def check_reported(url: str, reported: list[int]) -> None:
-    """Without any sweep, and after that of the next start, which also takes away what was left."""
+    """Without any collection, and after that of the next start, which also removes leftovers."""
     store = open_store(url)
     for _ in range(2):
         if reported:
@@ -264,9 +264,9 @@ def check_reported(url: str, reported: list[int]) -> None:
 
 
 @pytest.mark.slow
-def test_a_pin_and_a_removal_agree_in_every_order_of_their_steps_wherever_the_sweeper_dies() -> None:
+def test_a_pin_and_a_removal_agree_in_every_order_of_steps_wherever_the_collector_dies() -> None:
     url = prepared()
-    # Where they meet, the pin decides as well, and may be taken back.
+    # If they conflict, the pin decides as well, and may be withdrawn.
     pin_steps = count(pins(prepared(), [], is_coarse=True)) + 2
     remove_steps = count(removes(url, is_coarse=True))
     outcomes = set()
@@ -283,7 +283,7 @@ def test_a_pin_and_a_removal_agree_in_every_order_of_their_steps_wherever_the_sw
 
 
 @pytest.mark.slow
-def test_two_sweepers_and_one_that_settles_agree_with_a_pin_in_any_order() -> None:
+def test_two_collectors_and_a_resolving_one_agree_with_a_pin_in_any_order() -> None:
     draw, outcomes = random.Random(1), set()
     for _ in range(1_000):
         url, reported = prepared(), list[int]()

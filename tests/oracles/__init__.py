@@ -1,1 +1,1 @@
-"""Slow and obvious ways to compute an answer, which fast paths are compared with."""
+"""Slow reference implementations that fast paths are compared with."""

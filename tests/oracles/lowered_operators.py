@@ -1,4 +1,4 @@
-"""What the compiler puts in the place of the operator that a stream came from."""
+"""The physical operator that the compiler substitutes for a stream's operator."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["lowered_operation"]
 
 
 def lowered_operation(stream: DataStream) -> Operation:
-    """The physical operation of the operator that `stream` leaves; the logical one where that is what runs."""
+    """The physical operation of the operator that produced `stream`; the logical one if it runs itself."""
     own = stream._own_node("test")
     nodes = stream.get_execution_environment()._builder.nodes.values()
     graph = Graph("job", tuple(node for node in nodes if node.id <= own.id), 1, 128)
-    # Its number may change, so that it is found by a mark.
+    # Its number may change, so that it is identified by a mark.
     graph = replace(graph, nodes=tuple(replace(n, description="it") if n is own else n for n in graph.nodes))
     for lower in (roll_in_columns, split_windows, fold_windows, join_in_columns):
         graph = lower(graph)

@@ -1,6 +1,6 @@
-"""The slow and obvious meaning of a plan: every relation computed from its inputs, whole, row by row where it helps.
+"""The reference semantics of a plan: every relation is computed completely from its inputs, row by row where practical.
 
-Passes are held to it: a plan after them has the rows it had before. Expressions run by the tasks' program, which has a
+Passes are compared with it: they must preserve the rows of a plan. Expressions run in the tasks' program, which has a
 reference of its own.
 """
 
@@ -33,7 +33,7 @@ def rows_of(relation: r.Relation, tables: Tables) -> list[Row]:
 
 
 def counted(rows: Sequence[Row]) -> Counter[str]:
-    """Rows whatever their order."""
+    """Rows as a multiset."""
     return Counter(repr(row) for row in rows)
 
 
@@ -98,7 +98,7 @@ def _moment(milliseconds: int) -> datetime.datetime:
 
 
 def windows_of(window: r.WindowShape, moment: datetime.datetime) -> Iterator[tuple[int, int]]:
-    """The windows a moment is in: start and end."""
+    """The windows of a timestamp: start and end."""
     at = round((moment - EPOCH) / datetime.timedelta(milliseconds=1))
     if window.kind is r.WindowKind.CUMULATE:
         assert window.slide_ms is not None

@@ -37,7 +37,7 @@ PROBLEM = "<no result>"
 
 
 def type_of(value: Any) -> DataType:
-    """The type that a test means by a Python value."""
+    """The SQL type of a Python value."""
     if isinstance(value, list):
         return ArrayType(type_of(next((each for each in value if each is not None), "")))
     if isinstance(value, dict):
@@ -59,7 +59,7 @@ def bound(name: str, types: Sequence[DataType], options: dict[str, Any], constan
 
 
 def expected(call: Call, rows: Sequence[Sequence[Any]]) -> list[Any]:
-    """What the reference says of each row; PROBLEM where it has no result."""
+    """The reference's result for each row; PROBLEM if it has none."""
     load_references()
     context = CallContext(call, 1, SessionFacts())
     found = []
@@ -72,12 +72,14 @@ def expected(call: Call, rows: Sequence[Sequence[Any]]) -> list[Any]:
 
 
 def computed(call: Call, rows: Sequence[Sequence[Any]], constant_places: Sequence[int] = ()) -> list[Any]:
-    """What the kernel says; arguments at some places are given once for all rows, as their value in the first row."""
+    """The kernel's results; arguments at `constant_places` are passed once for all rows, as their value in the first
+    row.
+    """
     load_kernels()
     columns: list[Any] = []
     for place, argument in enumerate(call.arguments):
         column = arrow_column([row[place] for row in rows], argument.type)
-        # A slice has something before it in its buffers, as batches often have.
+        # A slice has an offset in its buffers, as batches often do.
         column = pa.concat_arrays([column[:1], column])[1:]
         columns.append(column[0] if place in constant_places else column)
     result = KERNELS[call.function](CallContext(call, len(rows), SessionFacts()), *columns)
@@ -90,7 +92,7 @@ def computed(call: Call, rows: Sequence[Sequence[Any]], constant_places: Sequenc
 
 
 def answer(name: str, *values: Any, **options: Any) -> Any:
-    """What a function gives for values; PROBLEM if nothing. The kernel must agree with the reference, in every way."""
+    """The result of a function for values; PROBLEM if none. The kernel must agree with the reference, in every way."""
     constants = values if name == "JSON_OBJECT" else [NOT_CONSTANT] * len(values)  # its keys are constants
     call = bound(name, [type_of(value) for value in values], options, constants)
     (said,) = expected(call, [values])

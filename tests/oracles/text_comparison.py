@@ -1,6 +1,6 @@
 """Compares kernels of text, JSON and collections with their references, on drawn rows.
 
-What is drawn is a `Comparison`, so that one that failed can be pinned as an `@example`.
+The drawn value is a `Comparison`, so that a failed one can be pinned as an `@example`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def comparisons(name: str, strategies: tuple[st.SearchStrategy[Any], ...]) -> st
 
 
 def pattern_comparisons(source: str) -> st.SearchStrategy[Comparison]:
-    """A function of patterns finds in a column what it finds in each text."""
+    """A pattern function on a column agrees with its result on each text."""
     return st.sampled_from(sorted(_FURTHER)).flatmap(
         lambda name: comparisons(name, (texts, st.just(source), *_FURTHER[name]))
     )

@@ -1,6 +1,6 @@
-"""Queries that are changed between two runs of a job, and what becomes of their state.
+"""Queries that are changed between two runs of a job, and the fate of their state.
 
-A pair is a query and another one that finds its state by uid, with the fate of the operator that is changed.
+A pair is a query and a changed one that finds its state by uid, with the fate of the changed operator.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ STORED = (
 
 
 def program(query: str, sink: Any) -> Callable[[StreamExecutionEnvironment], None]:
-    """A program whose stream goes on with the changes of a query."""
+    """A program whose stream consumes the changes of a query."""
 
     def build(env: StreamExecutionEnvironment) -> None:
         t_env = StreamTableEnvironment.create(env)
@@ -182,7 +182,7 @@ def program(query: str, sink: Any) -> Callable[[StreamExecutionEnvironment], Non
 
 
 def rows_of(changes: list[Any], before: Sequence[tuple[Any, ...]] = ()) -> list[tuple[Any, ...]]:
-    """The rows that are left of those before, after changes."""
+    """The rows that remain of those before, after changes."""
     left = list(before)
     for row in changes:
         if str(row.get_row_kind()) in ("-U", "-D"):

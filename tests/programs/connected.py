@@ -1,7 +1,7 @@
-"""Programs of two streams with a known answer, run by the tests of the engine beside those of `programs/plain.py`.
+"""Programs of two streams with a known answer, run by the engine's tests in addition to `programs/plain.py`.
 
-The input is the numbers 0 … 29 in three splits. Between the splits no order is promised, so what depends on it is
-gathered in state and told when a timer fires at the end.
+The input is the numbers 0 … 29 in three splits. The order between splits is undefined, so order-dependent results are
+accumulated in state and emitted when a timer fires at the end.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def co_map(stream: DataStream, out: Collect) -> None:
 
 
 def across_exchanges(stream: DataStream, out: Collect) -> None:
-    """One input has crossed an exchange, the other comes from further up; and both ways meet twice."""
+    """One input has crossed an exchange, the other comes from further upstream; and both paths meet twice."""
     far = texts(stream).rebalance().map(lambda text: text, Types.STRING())
     once = stream.connect(far).map(Signed(), Types.LONG())
     once.connect(texts(once).rebalance()).map(Signed()).sink_to(out)
@@ -79,7 +79,7 @@ def co_process(stream: DataStream, out: Collect) -> None:
 
 
 class FirstOfKey(CoFlatMapFunction):
-    """Every key once, whichever stream it comes on."""
+    """Every key once, from whichever stream."""
 
     def open(self, runtime_context: Any) -> None:
         self.seen = runtime_context.get_state(ValueStateDescriptor("seen", Types.BOOLEAN()))
@@ -102,7 +102,7 @@ def keyed_co_flat_map(stream: DataStream, out: Collect) -> None:
 
 
 class Joined(KeyedCoProcessFunction):
-    """All numbers and texts of a key, told when the input ends."""
+    """All numbers and texts of a key, emitted when the input ends."""
 
     def open(self, runtime_context: Any) -> None:
         self.numbers = runtime_context.get_list_state(ListStateDescriptor("numbers", Types.LONG()))
@@ -131,13 +131,13 @@ JOINED = [
 
 
 def remember(state: Any, value: int) -> None:
-    """The largest number of each rest, whatever their order."""
+    """The largest number of each remainder, in any order."""
     rest = f"rest {value % 3}"
     state.put(rest, max(value, state.get(rest) or 0))
 
 
 class Plausible(BroadcastProcessFunction):  # type: ignore[type-arg]
-    """What is known so far depends on the epochs; that the epoch's own numbers are known does not."""
+    """The state so far depends on the epochs; that it contains the epoch's own numbers does not."""
 
     def process_element(self, value: int, ctx: Any) -> Iterable[Any]:
         yield value, (ctx.get_broadcast_state(LARGEST).get(f"rest {value % 3}") or 0) >= value
@@ -151,7 +151,7 @@ def broadcast(stream: DataStream, out: Collect) -> None:
 
 
 class ToldAtTheEnd(KeyedBroadcastProcessFunction):  # type: ignore[type-arg]
-    """What every key's subtask knows when the input ends, and how many records the key had."""
+    """The broadcast state of every key's subtask when the input ends, and the key's record count."""
 
     def open(self, runtime_context: Any) -> None:
         self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))

@@ -1,6 +1,7 @@
-"""Interval joins with a known answer, run by the tests of the engine beside those of `programs/plain.py`.
+"""Interval joins with a known answer, run by the engine's tests in addition to `programs/plain.py`.
 
-The input is the numbers 0 … 29 in three splits; number n happens at n * 10 ms, and watermarks wait for stragglers.
+The input is the numbers 0 … 29 in three splits; number n has the timestamp n * 10 ms, and watermarks have sufficient
+delay.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def projected(stream: DataStream, out: Collect) -> None:
 
 
 class Distances(ProcessJoinFunction):
-    """The far pairs go to a side output."""
+    """Emits distant pairs to a side output."""
 
     def process_element(self, left: int, right: str, ctx: Any) -> Iterable[Any]:
         distance = ctx.get_right_timestamp() - ctx.get_left_timestamp()
@@ -40,7 +41,7 @@ class Distances(ProcessJoinFunction):
 
 
 def processed(stream: DataStream, out: Collect) -> None:
-    """Untyped records and keys, and a right side that has to come later."""
+    """Untyped records and keys, and a right side with a positive lower bound."""
     left = stamped(stream).map(lambda n: n).key_by(lambda n: ("rest", n % 4))
     right = stamped(stream).filter(lambda n: n % 2 == 0).map(str, Types.STRING())
     joining = left.interval_join(right.key_by(lambda text: ("rest", int(text) % 4))).between(0, 90)

@@ -1,7 +1,7 @@
-"""Programs that count records per key, by every kind of keyed operator; a dictionary says what they must give out.
+"""Programs that count records per key, by every kind of keyed operator; a dictionary computes the expected output.
 
-A record is (key, 1). The input is cut into epochs, may crash, and may be run on at another parallelism: none of it may
-make a difference, and neither may which of several equal keys comes first.
+A record is (key, 1). The input is cut into epochs, may crash, and may be rescaled: none of this may make a difference,
+and neither may the order of equal keys.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Outputs = list[tuple[Any, Any]]
 
 @dataclass(frozen=True)
 class Keyed:
-    """The stream to be counted and how its keys are selected: by a function, or as a field of typed records."""
+    """The stream to be counted and its key selector: a function, or a field of typed records."""
 
     stream: DataStream
     key_type: TypeInformation | None
@@ -63,7 +63,7 @@ class Keyed:
 
 
 class Counts(KeyedProcessFunction):
-    """Counts the records of a key in four ways, and tells all four when the input ends."""
+    """Counts the records of a key in four ways, and emits all four when the input ends."""
 
     def __init__(self, key_type: TypeInformation | None) -> None:
         self._map_key_type = PICKLED if key_type is None else key_type
@@ -78,7 +78,7 @@ class Counts(KeyedProcessFunction):
     def process_element(self, value: Any, ctx: Any) -> None:
         self.count.update((self.count.value() or 0) + 1)
         self.ones.add(1)
-        key = ctx.get_current_key()  # as a key of a map the same, whichever of the equal ones the record has
+        key = ctx.get_current_key()  # as a map key the same, whichever of the equal ones the record has
         self.by_key.put(key, (self.by_key.get(key) or 0) + 1)
         timers = ctx.timer_service()
         timers.delete_event_time_timer(END - 1)
@@ -145,7 +145,7 @@ def window_panes(keyed: Keyed, out: Collect) -> None:
 
 
 def interval_join(keyed: Keyed, out: Collect) -> None:
-    """Every record with every one of its key: as many squared."""
+    """Every record with every one of its key: the count squared."""
     keyed.by_key().interval_join(keyed.by_key()).between(-1000, 1000).apply(lambda a, b: (a[0], 1)).sink_to(out)
 
 
@@ -170,7 +170,7 @@ class _Grouped(CoGroupFunction):
 
 
 class BothCounts(KeyedCoProcessFunction):
-    """Counts the records of a key of two streams that are one and the same: each is counted twice."""
+    """Counts the records of a key of two identical streams: each is counted twice."""
 
     def open(self, runtime_context: Any) -> None:
         self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
@@ -252,8 +252,9 @@ def counted(
     other_parallelism: int | None = None,
     store: str | None = None,
 ) -> tuple[Outputs, Counter[Any]]:
-    """What a program gives out for these keys (EPOCH and CRASH among them), and its counts. With another parallelism,
-    the job is stopped after an epoch and goes on with that."""
+    """The output of a program for these keys (EPOCH and CRASH among them), and its counts. With another parallelism,
+    the job is stopped after an epoch and rescaled.
+    """
     program, counts = PROGRAMS[name]
     out = Collect()
 

@@ -1,4 +1,4 @@
-"""Programs with loops and a known answer, run by the tests of the engine beside those of `programs/plain.py`.
+"""Programs with loops and a known answer, run by the engine's tests in addition to `programs/plain.py`.
 
 The input is the numbers 0 … 29 in three splits.
 """
@@ -17,7 +17,7 @@ from millstream.testing import Collect
 
 NUMBERS = list(range(30))
 END = 10**9
-WALK = Types.TUPLE([Types.LONG(), Types.LONG(), Types.LONG()])  # where it began, where it is, steps so far
+WALK = Types.TUPLE([Types.LONG(), Types.LONG(), Types.LONG()])  # starting number, current number, steps so far
 
 
 def next_of(n: int) -> int:
@@ -40,7 +40,7 @@ def collatz(stream: DataStream, out: Collect) -> None:
 
 
 class Component(KeyedProcessFunction):
-    """The smallest number each vertex has heard of in its component. Messages are (vertex, neighbour or -1, label)."""
+    """The smallest number each vertex has received in its component. Messages are (vertex, neighbour or -1, label)."""
 
     def open(self, runtime_context: Any) -> None:
         self.label = runtime_context.get_state(ValueStateDescriptor("label", Types.LONG()))
@@ -66,13 +66,13 @@ MESSAGE = Types.TUPLE([Types.LONG(), Types.LONG(), Types.LONG()])
 
 
 def edges_of(n: int) -> list[tuple[int, int, int]]:
-    """n is joined with n + 6, if there is one: six components of five. Each edge is told to both its ends."""
+    """n is connected with n + 6, if it exists: six components of five. Each edge is sent to both its ends."""
     own = (n, -1, n)
     return [own, (n, n + 6, n), (n + 6, n, n + 6)] if n + 6 in NUMBERS else [own]
 
 
 def components(stream: DataStream, out: Collect) -> None:
-    """Connected components: labels spread through keyed state until nothing changes; timers tell the fixpoint."""
+    """Connected components: labels spread through keyed state until nothing changes; timers emit the fixpoint."""
     loop = stream.flat_map(edges_of, MESSAGE).iterate()
     told = loop.key_by(lambda m: m[0], Types.LONG()).process(Component(), MESSAGE)
     loop.close_with(told.filter(lambda m: m[0] >= 0))
@@ -80,7 +80,7 @@ def components(stream: DataStream, out: Collect) -> None:
 
 
 class Trail(KeyedProcessFunction):
-    """Keeps every place of a walk in a list and as an entry, a round each, and tells them when the input ends."""
+    """Stores every step of a walk in a list and as a map entry, one per round, and emits them when the input ends."""
 
     def open(self, runtime_context: Any) -> None:
         self.places = runtime_context.get_list_state(ListStateDescriptor("places", Types.LONG()))
@@ -101,7 +101,7 @@ class Trail(KeyedProcessFunction):
 
 
 def trails(stream: DataStream, out: Collect) -> None:
-    """State within a loop: each round adds to the lists of the rounds before."""
+    """State within a loop: each round adds to the lists of the previous rounds."""
     loop = stream.map(lambda n: (n, n % 10, 0), WALK).iterate(rounds_max=5)
     walked = loop.key_by(lambda w: w[0], Types.LONG()).process(Trail(), WALK)
     loop.close_with(walked.filter(lambda w: w[1] >= 0))
@@ -113,7 +113,7 @@ def trail_of(n: int) -> list[int]:
 
 
 def nested(stream: DataStream, out: Collect) -> None:
-    """Down to zero in steps of three in an inner loop, then the rest goes round the outer one once more."""
+    """Down to zero in steps of three in an inner loop, then the remainder passes the outer one once more."""
     outer = stream.iterate()
     inner = outer.iterate()
     inner.close_with(inner.filter(lambda n: n >= 3).map(lambda n: n - 3, Types.LONG()))
@@ -123,7 +123,7 @@ def nested(stream: DataStream, out: Collect) -> None:
 
 
 def windowed(stream: DataStream, out: Collect) -> None:
-    """Windows of event time behind a loop: a record is not late because it went round."""
+    """Event-time windows downstream of a loop: a record is not late because it circulated."""
     strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(40)).with_timestamp_assigner(
         lambda n, _: n * 10
     )

@@ -21,10 +21,10 @@ from millstream.sql.splitting import statement_spans
 __all__ = ["BIDS", "CHANGING_QUERIES", "QUERIES", "definitions", "query_statements", "result_of", "write_events"]
 
 NEXMARK = Path(__file__).resolve().parents[1] / "golden" / "sql_statements" / "nexmark"
-# Query 12 counts by the clock, and of bounded input Flink gives only what ends while it runs: nothing to compare.
+# Query 12 uses processing time, and of bounded input Flink emits only windows that end while it runs: not comparable.
 QUERIES = ("q0", "q1", "q2", "q10", "q11", "q14", "q21", "q22")
-# These change what they gave. Flink runs them as a batch, whose rows are those that are left in the end. Query 6 is
-# beyond it.
+# These update their results. Flink runs them as a batch, whose rows are the remaining ones. Flink does not support
+# query 6.
 CHANGING_QUERIES = (*("q3", "q4", "q5", "q7", "q8", "q9", "q15", "q16", "q17", "q18", "q19", "q20", "q23"),)
 TIES = {
     "b.price DESC, b.`dateTime` ASC": "b.bidder, b.extra",
@@ -63,15 +63,16 @@ def query_statements(name: str, output: Path) -> Iterator[str]:
     options = f"'connector' = 'filesystem', 'path' = 'file://{output}/{name}', 'format' = 'csv'"
     for span in statement_spans((NEXMARK / f"{name}.sql").read_text(encoding="utf-8")):
         text = re.sub(r"WITH \('connector' = 'blackhole'\)", f"WITH ({options})", span.text)
-        # Of bids that tie, any may stand first: here one does.
+        # Of tied bids any may be first: here the order is total.
         for order in TIES:
             text = text.replace(f"ORDER BY {order}) AS", f"ORDER BY {order}, {TIES[order]}) AS")
         yield text.replace("${folder}", f"file://{output}")
 
 
 def result_of(name: str, output: Path) -> dict[str, object]:
-    """What a query wrote, short: how many lines, their sum, and some of them to look at. They are those of its visible
-    files, sorted; each with its partition, where there are some."""
+    """A query's output in short: the number of lines, their checksum, and some samples. They are those of its
+    visible files, sorted; each with its partition, if any.
+    """
     folder = output / name
     paths = [path for path in folder.rglob("*") if path.is_file() and _is_visible(path.relative_to(folder))]
     lines = [

@@ -1,7 +1,7 @@
-"""A query in one task, for tests: its operators, epoch by epoch, without a job around them.
+"""A query in one task, for tests: its operators, epoch by epoch, without a job.
 
-The plan is made once; every run of it has operators and a store of its own. At the end of an epoch state is written,
-and each epoch may begin with new operators that know nothing but what was written.
+The plan is created once; every run of it has its own operators and store. At the end of an epoch state is written, and
+each epoch may start with new operators that restore only the written state.
 """
 
 from __future__ import annotations
@@ -42,9 +42,10 @@ _TIMED = (
 
 
 class QueryPlan:
-    """A query over named tables of one type. `is_timed`: rows have the time that is given beside them, as `ts`.
-    `ttl`: how long state is kept, where no hint says it. `key`: the column by which changes of the tables are upserts.
-    `sink_key`: the column by which the query's changes are."""
+    """A query over named tables of one type. `is_timed`: rows have their accompanying time, as `ts`. `ttl`: the
+    time-to-live of state without a hint. `key`: the column by which changes of the tables are upserts. `sink_key`:
+    the same for the query's changes.
+    """
 
     def __init__(
         self,
@@ -108,7 +109,7 @@ def _in_order(nodes: Sequence[Node], known: Mapping[int, str]) -> list[Node]:
 
 
 class _Epoch:
-    """What comes to the operators in an epoch."""
+    """The input of the operators in an epoch."""
 
     def __init__(self, bring: Callable[[], None], watermark: int) -> None:
         self._bring, self._watermark = bring, watermark
@@ -162,8 +163,9 @@ class QueryTask:
         reopened: bool = False,
         now_ms: int = 0,
     ) -> list[Row]:
-        """An epoch in which these rows come, each table's in batches of some; what it gives. `reopened`: by operators
-        that know only what was written before. `now_ms`: what the clock says."""
+        """Run an epoch with these rows as input, each table's in batches; returns the output. `reopened`: with new
+        operators that restore the written state. `now_ms`: the processing time.
+        """
         if reopened:
             self._open()
         self._epoch += 1

@@ -1,8 +1,8 @@
-"""Programs with a known answer, run by the tests of the engine: in memory, and on Spark.
+"""Programs with a known answer, run by the engine's tests: in memory, and on Spark.
 
-The input is always the numbers 0 … 29 in three splits. A program is a function of (stream, out); its golden answer is
-a multiset, because with several subtasks only the order per sender is promised. Where the answer depends on the
-parallelism (broadcast), it is a function of it.
+The input is always the numbers 0 … 29 in three splits. A program is a function of (stream, out); its golden answer is a
+multiset, because with several subtasks only the order per sender is defined. If the answer depends on the parallelism
+(broadcast), it is a function of it.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def timestamps(stream: DataStream, out: Collect) -> None:
 
 
 def inherited_timestamps(stream: DataStream, out: Collect) -> None:
-    """Each record becomes none, one or two: those that remain keep the time of the record they came from."""
+    """Each record becomes none, one or two: the results retain the timestamp of their record."""
     copies = stamped(stream).flat_map(lambda n: [n] * (n % 3), Types.LONG()).filter(lambda n: n != 4)
     copies.process(Stamped()).sink_to(out)
 
@@ -214,5 +214,5 @@ PROGRAMS.update(
 )
 PROGRAMS.update({name: Program(build, same(golden)) for name, (build, golden) in TABLED.items()})
 
-# Programs with loops: what is read last goes round for some epochs more, and the last epoch reads nothing.
+# Programs with loops: the last records circulate for some further epochs, and the last epoch reads nothing.
 LOOPS: dict[str, Program] = {name: Program(build, same(golden)) for name, (build, golden) in LOOPED.items()}

@@ -1,4 +1,4 @@
-"""The program of docs/operate/queries.md, run as it is printed, for tests that ask it in the ways the page tells."""
+"""The program of docs/operate/queries.md, run as printed, for tests of its queries."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CLICKS = [Row(user="ann", at=5, cents=30), Row(user="ann", at=9, cents=20), EPO
 
 
 def run_queries_page(store: str) -> dict[str, Any]:
-    """Run one epoch of its program in a store in memory; returns all that the page defines."""
+    """Run one epoch of its program in an in-memory store; returns all definitions of the page."""
     page: dict[str, Any] = {}
     for block in re.findall(r"```python\n(.*?)```", _PAGE.read_text(), re.DOTALL):
         exec(compile(block, "queries.md", "exec"), page)

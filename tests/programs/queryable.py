@@ -1,7 +1,7 @@
-"""Programs whose states and windows are asked for while they run, and the models that say what the answers are.
+"""Programs whose states and windows are queried while they run, and models of the answers.
 
-The models are plain. A state is a replay of the records up to the epoch. A record is in the windows that hold its time;
-a window is open until the watermark has passed its last millisecond, and allowed lateness with it.
+A state is the replay of the records up to the epoch. A record belongs to the windows that contain its time; a window is
+open until the watermark passes its end plus the allowed lateness.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def queryable(descriptor: Any) -> Any:
 
 
 class Keeps(KeyedProcessFunction):
-    """Keeps the records of a key in queryable states of every kind."""
+    """Stores the records of a key in queryable states of every kind."""
 
     def open(self, runtime_context: Any) -> None:
         of = runtime_context
@@ -110,7 +110,7 @@ def keeping(*items: Any, key_type: Any = None) -> Callable[[StreamExecutionEnvir
 
 
 def replayed(records: Sequence[tuple[str, int]]) -> dict[str, dict[str, Any]]:
-    """What each state holds after these records, by key."""
+    """The contents of each state after these records, by key."""
     states: dict[str, dict[str, Any]] = {
         name: {} for name in ("total", "place", "anything", "seen", "names", "loose", "largest", "mean")
     }
@@ -132,7 +132,7 @@ def replayed(records: Sequence[tuple[str, int]]) -> dict[str, dict[str, Any]]:
 
 
 def check_answers(epochs: list[list[tuple[str, int]]], crash: bool, parallelism: int, key_type: Any) -> None:
-    """Every answer at every epoch is that of a replay, whichever way it is asked for."""
+    """Every answer at every epoch equals a replay, for each kind of query."""
     items: list[Any] = [item for records in epochs for item in (*records, EPOCH)]
     if crash:
         items.insert(len(items) // 2, CRASH)
@@ -184,7 +184,7 @@ TOTALS = agg.Aggregates(n=agg.sum("n"), records=agg.count(), largest=agg.max("n"
 PLAIN = agg.Aggregates(n=agg.sum("n"), records=agg.count(), least=agg.min("n"))
 
 
-# How each operation shows the sum of `n`, whatever operator runs it.
+# How each operation represents the sum of `n`, in any operator.
 OPERATIONS: dict[str, tuple[Any, Any]] = {
     "columns": (lambda windows: windows.aggregate(TOTALS), lambda result: result["n"]),
     "columns that are their results": (lambda windows: windows.aggregate(PLAIN), lambda result: result["n"]),
@@ -214,10 +214,10 @@ WINDOWS: dict[str, tuple[Any, Any]] = {
 
 
 def stamped(env: StreamExecutionEnvironment, items: Iterable[Any]) -> DataStream:
-    # What comes last is in the epoch of the job's end, in which all windows close.
+    # The last records are in the final epoch, in which all windows close.
     stream = env.add_source(Script([*items, EPOCH, record("z", 0)], type_info=RECORD))
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda row, _: row["at"])
-    # Several subtasks would have several watermarks, some of them without a record to go by.
+    # Several subtasks would have several watermarks, some of them without a record.
     return stream.assign_timestamps_and_watermarks(strategy).set_parallelism(1)
 
 
@@ -232,7 +232,7 @@ def sums(view: query.EpochView, key: str, shown: Any) -> list[tuple[Any, Any, An
 def check_windows(
     operation: str, epochs: list[list[tuple[str, int, int]]], windows: str, lateness: int, parallelism: int
 ) -> None:
-    """The open windows of every key at every epoch are those of the records so far."""
+    """The open windows of every key at every epoch match the records so far."""
     (assigner, windows_of), (apply, shown) = WINDOWS[windows], OPERATIONS[operation]
     items = [item for records in epochs for item in (*(record(*one) for one in records), EPOCH)][:-1]
 

@@ -1,4 +1,4 @@
-"""Relations made by hand for tests of what is below the planner's binder, and the run of one in memory."""
+"""Hand-made relations for tests of the layers below the planner's binder, and running one in memory."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ BOUNDS = (WindowProperty.START, WindowProperty.END, WindowProperty.TIME)
 
 
 def moment(ms: int) -> dt.datetime:
-    """So many milliseconds into 2024."""
+    """This many milliseconds into 2024."""
     return dt.datetime(2024, 1, 1) + dt.timedelta(milliseconds=ms)
 
 
 def table(columns: Mapping[str, DataType], rows: Sequence[Sequence[Any]] = (), source: Source | None = None) -> Scan:
-    """A table of these rows, or of what a source gives."""
+    """A table of these rows, or of a source."""
     row_type = RowType.of(list(columns), list(columns.values()), nullable=False)
     given = source or CollectionSource(map(tuple, rows), TableRowType(row_type))
     return Scan(Schema(tuple(Field(name, type_) for name, type_ in columns.items())), SourceOrigin(given, "rows"))
@@ -100,21 +100,21 @@ def aggregated(
 
 
 def add(relation: Relation, out: Collect, env: Any, config: Mapping[str, str] | None = None) -> None:
-    """Add a relation to a program's graph; its rows go to `out`."""
+    """Add a relation to a program's graph; its rows are written to `out`."""
     lower(
         [Sink(relation.schema, relation, CollectTarget(out))], env._builder, PlannerSession(config=dict(config or {}))
     )
 
 
 def rows_of(relation: Relation, config: Mapping[str, str] | None = None, **options: Any) -> list[tuple[Any, ...]]:
-    """The rows of a relation, as a job in memory gives them."""
+    """The rows of a relation, as a job in memory emits them."""
     out = Collect()
     run(lambda env: add(relation, out, env, config), **options)
     return [tuple(row) for row in out.values]
 
 
 def calculated_and_enforced(env: Any) -> None:
-    """A table of rows into another one, which demands a value of each."""
+    """A table of rows inserted into another one with NOT NULL columns."""
     scan = table({"a": BigIntType(), "b": BigIntType()}, [(1, 2), (3, None)])
     swapped = Project(Schema(scan.schema.fields[::-1]), scan, (column(scan, "b"), column(scan, "a")))
     entry = TableEntry(
@@ -131,8 +131,7 @@ def limited(relation: Relation, count: int | None, offset: int = 0) -> Limit:
 
 
 def changing(env: Any) -> None:
-    """Tables that change: groups, a join of them, the first rows of an order, rows around rows, sessions, changes as
-    rows."""
+    """Changing tables: groups, a join of them, Top-N, OVER, sessions, a changelog as rows."""
     t_env = StreamTableEnvironment.create(env)
     rows = t_env.from_elements([(1, 2), (1, 3), (2, 5)], ["k", "v"])
     t_env.create_temporary_view("changing_rows", rows)
@@ -153,7 +152,7 @@ def changing(env: Any) -> None:
 
 
 def joined_by_time(env: Any, t_env: StreamTableEnvironment) -> None:
-    """Joins by intervals, by windows and with versions, and windows over the second time of a join."""
+    """Interval, window and temporal joins, and windows over the second time of a join."""
     timing = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda row, _: row[0])
     rows = env.from_collection([Row(1), Row(2)], Types.ROW_NAMED(["k"], [Types.LONG()]))
     schema = (
@@ -183,7 +182,7 @@ def joined_by_time(env: Any, t_env: StreamTableEnvironment) -> None:
 
 
 def by_key(env: Any) -> None:
-    """Tables by key: upserts made whole, and sinks of groups, and of rows that share a key of the sink."""
+    """Keyed tables: normalised upserts, and sinks of groups, and of rows that share a key of the sink."""
     t_env = StreamTableEnvironment.create(env)
     options = "'connector' = 'values', 'changelog-mode' = 'I,UA,D', 'data' = '[[\"+I\", [1, 2]], [\"+U\", [1, 3]]]'"
     t_env.execute_sql(f"CREATE TABLE upserts (k INT, v INT, PRIMARY KEY (k) NOT ENFORCED) WITH ({options})")
@@ -206,7 +205,7 @@ def by_key(env: Any) -> None:
 
 @contextmanager
 def kept_tables(out: Collect) -> Iterator[None]:
-    """Within it `'connector' = 'kept'` is a sink by key, which `out` collects."""
+    """Within it `'connector' = 'kept'` is a keyed sink, which `out` collects."""
     FACTORIES["kept"] = _KeptTable(out)
     try:
         yield
@@ -215,7 +214,7 @@ def kept_tables(out: Collect) -> Iterator[None]:
 
 
 class _KeptTable(TableFactory):
-    """A sink by key, for tests."""
+    """A keyed sink, for tests."""
 
     name = "kept"
 
@@ -230,7 +229,7 @@ class _KeptTable(TableFactory):
 
 
 def materialised(env: Any) -> None:
-    """A table that its job keeps."""
+    """A materialised table."""
     scan = table({"k": BigIntType(False), "v": BigIntType()}, [(1, 2), (1, 3), (2, 5)])
     entry = TableEntry(
         (ColumnEntry("k", BigIntType(False)), ColumnEntry("v", BigIntType())),

@@ -1,4 +1,6 @@
-"""A small job with state that the tests of snapshots save, restore and change: running totals by remainder of three."""
+"""A small stateful job that the tests of snapshots save, restore and change: running totals by remainder modulo
+three.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ Build = Callable[[StreamExecutionEnvironment], None]
 
 
 def numbers(end: int = 60) -> Script:
-    """0, 1, 2 …, ten to an epoch."""
+    """0, 1, 2 …, ten per epoch."""
     items = [n for ten in range(0, end, 10) for n in (*range(ten, ten + 10), EPOCH)]
     return Script(items, type_info=Types.LONG())
 
@@ -47,7 +49,7 @@ def totals(out: Any, start: str | None = None, uid: str | None = "totals", drops
 
 
 def expected(start: int = 0, already: int = 0, end: int = 60) -> list[tuple[int, int]]:
-    """What it gives if it begins with number `start`, with the totals of the numbers below `already`."""
+    """Its output if it starts with number `start`, with the totals of the numbers below `already`."""
     sums = [sum(range(rest, already, 3)) for rest in range(3)]
     told = []
     for n in range(start, end):

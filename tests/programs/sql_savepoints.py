@@ -1,7 +1,7 @@
-"""A job of SQL that is stopped with a savepoint and started from it: for tests in memory and for tests on Spark.
+"""A SQL job that is stopped with a savepoint and restored from it: for tests in memory and on Spark.
 
-The rows are slow at first, so that the job can be stopped among them, and fast when it goes on. Its windows are open
-when it is stopped: what they hold is in the savepoint.
+The rows are slow at first, so that the job can be stopped half-way, and fast after the restore. Its windows are open
+when it is stopped: their contents are in the savepoint.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ _WINDOWS = "TABLE(TUMBLE(TABLE {rows}, DESCRIPTOR(ts), INTERVAL '7' SECOND)) GRO
 INSERT = "INSERT INTO windows SELECT k, window_end, SUM(n) FROM " + _WINDOWS.format(
     rows="(SELECT MOD(n, 5) AS k, n, ts FROM numbers)"
 )
-# The same groups and windows, written otherwise: another alias, other letters, a filter that lets all pass.
+# The same groups and windows, written differently: another alias, other letters, a filter that passes everything.
 INSERT_OTHERWISE = "insert into windows select k, window_end, sum(m) as total\nfrom " + _WINDOWS.format(
     rows="(SELECT MOD(n, 2 + 3) AS k, n AS m, ts FROM numbers WHERE TRUE)"
 )
-# State of the same uid, which would be of something else.
+# State of the same uid with another meaning.
 INSERTS_OF_OTHERS = (
     INSERT.replace("SUM(n)", "MAX(n)"),
     INSERT.replace("FROM numbers", "FROM numbers WHERE n > 7"),
@@ -61,14 +61,16 @@ INSERTS_OF_OTHERS = (
 
 
 def job_until_savepoint(t_env: TableEnvironment, folder: Path) -> str:
-    """Run the job until windows were given and others are open, and stop it; what to start from."""
+    """Run the job until some windows were emitted and others are open, and stop it; returns the savepoint."""
     define(t_env, folder, rows_per_second=2_000)
     t_env.get_config().set("millstream.epoch.max-records", "150")
     client = t_env.execute_sql(INSERT).get_job_client()
     assert client is not None
     job = t_env._runner.jobs[-1][0]
     give_up_s = time.monotonic() + PATIENCE_S
-    while not written_windows(folder):  # the rows tell, not the number of epochs: those are short on a quick machine
+    while not written_windows(
+        folder
+    ):  # detected by rows, not by the number of epochs: those are short on a fast machine
         assert time.monotonic() < give_up_s and not job.wait(0.01), "the job ended before it could be stopped"
     [row] = t_env.execute_sql(f"STOP JOB '{client.get_job_id()}' WITH SAVEPOINT").collect()
     return str(row[0])
@@ -90,7 +92,7 @@ def written_windows(folder: Path) -> list[tuple[Any, ...]]:
 
 
 def expected_windows() -> list[tuple[Any, ...]]:
-    """The rows that one run gives."""
+    """The rows of one uninterrupted run."""
     totals: dict[tuple[int, int], int] = {}
     for n in range(1, LAST + 1):
         key = (n % 5, (n * 10 // 7_000 + 1) * 7)

@@ -1,7 +1,7 @@
-"""Stateful programs with a known answer, run by the tests of the engine beside those of `programs/plain.py`.
+"""Stateful programs with a known answer, run by the engine's tests in addition to `programs/plain.py`.
 
-The input is the numbers 0 … 29 in three splits. Between the splits no order is promised, so what a program gives out
-while records come must not depend on it: these programs gather in state and answer when a timer fires at the end.
+The input is the numbers 0 … 29 in three splits. The order between splits is undefined, so results emitted during the
+input must not depend on it: these programs accumulate state and emit when a timer fires at the end.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Mean(AggregateFunction):
 
 
 class EveryKindOfState(KeyedProcessFunction):
-    """Counts, sums, lists, maps and averages the numbers of a key, and tells all when the input ends."""
+    """Counts, sums, lists, maps and averages the numbers of a key, and emits all when the input ends."""
 
     def open(self, runtime_context: Any) -> None:
         pair = Types.TUPLE([Types.LONG(), Types.LONG()])
@@ -80,7 +80,7 @@ def every_kind_of_state(stream: DataStream, out: Collect) -> None:
 
 
 class EveryKindOfExpiringState(EveryKindOfState):
-    """The same, and every state forgets what nobody has looked at for a day."""
+    """The same, with a TTL of a day on every state."""
 
     def open(self, runtime_context: Any) -> None:
         day = StateTtlConfig.new_builder(Time.days(1)).update_ttl_on_read_and_write().build()
@@ -98,7 +98,7 @@ class EveryKindOfExpiringState(EveryKindOfState):
         self.mean, self.anything = runtime_context.get_aggregating_state(mean), runtime_context.get_state(anything)
 
     def process_element(self, value: int, ctx: Any) -> Iterable[Any] | None:
-        self.seen.get()  # a look at a list renews it
+        self.seen.get()  # reading a list renews its TTL
         return super().process_element(value, ctx)
 
 
@@ -112,7 +112,7 @@ class Same(MapFunction):
 
 
 def reinterpreted(stream: DataStream, out: Collect) -> None:
-    """Keyed state behind keyed state, without an exchange between."""
+    """Keyed state downstream of keyed state, without an exchange between."""
     kept = stream.key_by(lambda n: n % 4, Types.LONG()).map(Same(), Types.LONG())
     kept.reinterpret_as_keyed_stream(lambda n: n % 4, Types.LONG()).process(EveryKindOfState()).sink_to(out)
 
@@ -149,7 +149,7 @@ ALARMS = [(f"key {n % 3}", n * 10 + late) for n in NUMBERS if n % 3 for late in 
 
 
 class ForgetsAtTen(KeyedProcessFunction):
-    """A state that is cleared and begun again leaves nothing of its first life."""
+    """A state that is cleared and written again contains nothing of its earlier values."""
 
     def open(self, runtime_context: Any) -> None:
         self.values = runtime_context.get_list_state(ListStateDescriptor("values", Types.LONG()))

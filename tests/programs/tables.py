@@ -1,7 +1,7 @@
-"""Programs of tables with a known answer, run by the tests of the engine beside those of `programs/plain.py`.
+"""Table programs with a known answer, run by the engine's tests in addition to `programs/plain.py`.
 
-The input is the numbers 0 … 29 in three splits; number n happens at n * 10 ms. Relations are made by hand: what a query
-becomes is the planner's affair, what its relations do is tested here.
+The input is the numbers 0 … 29 in three splits; number n has the timestamp n * 10 ms. Relations are constructed by
+hand: planning of queries is tested elsewhere, execution of relations here.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def cents(n: int) -> Decimal | None:
 
 
 def scanned(stream: DataStream) -> Relation:
-    """The stream as a table with a rowtime, which is its records' own time."""
+    """The stream as a table with a rowtime, which is its records' timestamp."""
     waits = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(100))
     timed = stream.assign_timestamps_and_watermarks(waits.with_timestamp_assigner(lambda n, _: n * 10))
     edges = timed.map(record, RECORD)._edges
@@ -129,7 +129,7 @@ def named(rows: list[Row], *keys: str) -> list[Row]:
 
 
 def tumbling(stream: DataStream, out: Collect) -> None:
-    """Windows by two columns, of which one may be NULL."""
+    """Windows by two columns, one of them nullable."""
     relation = scanned(stream)
     ended(stream, aggregated(relation, WindowShape(WindowKind.TUMBLE, 5, 100), ["k", "name"], CALLS), out)
 
@@ -146,7 +146,7 @@ def cumulating(stream: DataStream, out: Collect) -> None:
 
 
 def cascaded(stream: DataStream, out: Collect) -> None:
-    """Windows of what windows gave: sums of two windows of 50 ms, and the same windows again without the key."""
+    """Cascaded windows: sums of two windows of 50 ms, and the same windows again without the key."""
     relation = scanned(stream)
     counted = (AggregateCall("COUNT", (), BigIntType(False), "rows"),)
     first = aggregated(relation, WindowShape(WindowKind.HOP, 5, 100, 50), ["k"], counted)
@@ -161,7 +161,7 @@ def spread(row: int, count: int) -> Any:
 
 
 def repeated(stream: DataStream, out: Collect) -> None:
-    """Rows that become several, in three ways, one after another."""
+    """Rows expanded into several, in three ways in sequence."""
     relation = scanned(stream)
     window = WindowShape(WindowKind.TUMBLE, 5, 100)
     bounds = tuple(Field(name, TimestampType(3, False)) for name in ("window_start", "window_end"))
@@ -182,7 +182,7 @@ def repeated(stream: DataStream, out: Collect) -> None:
 
 
 def asked(stream: DataStream, out: Collect, query: str, t_env: StreamTableEnvironment | None = None) -> None:
-    """The rows of a query over the records, which are `t`, with a rowtime `ts`."""
+    """The rows of a query over the records, as table `t` with a rowtime `ts`."""
     waits = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(100))
     timed = stream.assign_timestamps_and_watermarks(waits.with_timestamp_assigner(lambda n, _: n * 10))
     t_env = t_env or StreamTableEnvironment.create(stream._environment)
@@ -193,7 +193,7 @@ def asked(stream: DataStream, out: Collect, query: str, t_env: StreamTableEnviro
 
 
 def in_sessions(stream: DataStream, out: Collect) -> None:
-    """Of every third number those whose tens are even: sessions of ten records and gaps of as many."""
+    """Every third number with even tens: sessions of ten records and gaps of the same length."""
     asked(
         stream,
         out,
@@ -203,12 +203,14 @@ def in_sessions(stream: DataStream, out: Collect) -> None:
 
 
 def met(stream: DataStream, out: Collect) -> None:
-    """Every number with the one ten above it."""
+    """Every number joined with the one ten above it."""
     asked(stream, out, "SELECT a.v AS low, b.v AS high FROM t a JOIN t b ON a.v + 10 = b.v AND a.k <> b.k")
 
 
 def near(stream: DataStream, out: Collect) -> None:
-    """Every number with the one after it, counted in windows by the later one's time: each is ten ms after the last."""
+    """Every number joined with the next one, counted in windows by the later one's time: each is ten ms after the
+    previous.
+    """
     close = (
         "SELECT b.ts AS later FROM t a LEFT JOIN t b ON a.k <> b.k "
         "AND b.ts BETWEEN a.ts + INTERVAL '0.005' SECOND AND a.ts + INTERVAL '0.015' SECOND"
@@ -222,7 +224,7 @@ def near(stream: DataStream, out: Collect) -> None:
 
 
 def together(stream: DataStream, out: Collect) -> None:
-    """Every number with the one three above it, if that is in the same window."""
+    """Every number joined with the one three above it, if both are in the same window."""
     left, right = ("(SELECT * FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '0.1' SECOND)))" for _ in "ab")
     asked(
         stream,
@@ -237,7 +239,7 @@ def once(stream: DataStream, out: Collect) -> None:
 
 
 def around(stream: DataStream, out: Collect) -> None:
-    """Every number with the sum of those of its key in the 60 ms up to it, and with the sum of these sums so far."""
+    """Every number with the sum of those of its key in the preceding 60 ms, and with the running sum of these sums."""
     asked(
         stream,
         out,
@@ -251,7 +253,7 @@ def recent(n: int) -> int:
 
 
 class Ends(AggregateFunction):
-    """The first and the last value, as one text: an accumulator that is a Python object of the program's."""
+    """The first and the last value, as one text: the accumulator is a Python object of the program."""
 
     def create_accumulator(self) -> list[int]:
         return []

@@ -1,4 +1,4 @@
-"""A program in several versions, run one after another on one store: for tests of what a change of version keeps."""
+"""A program in several versions, run in sequence on one store: for tests of state across versions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Build = Callable[[Any, Collect], Any]
 
 
 class Story:
-    """One script in several acts; each act is played by another version of the program, on the same store."""
+    """One script in several acts; each act is run by another version of the program, on the same store."""
 
     def __init__(self, *acts: list[Any]) -> None:
         items = [item for act in acts for item in (*act, EPOCH, CRASH)]
@@ -56,7 +56,7 @@ class Story:
         else:
             with pytest.raises(JobFailedError, match="the script crashes"):
                 go()
-        # What the act before gave out in its last epoch is published again.
+        # The output of the previous act's last epoch is published again.
         return [record.value for record in out.records if record.epoch > before]
 
     def _newest(self) -> Manifest | None:

@@ -1,7 +1,8 @@
-"""Joins and coGroups by window with a known answer, run by the tests of the engine beside those of `programs/plain.py`.
+"""Window joins and coGroups with a known answer, run by the engine's tests in addition to `programs/plain.py`.
 
-The input is the numbers 0 … 29 in three splits; number n happens at n * 10 ms. The second stream is those of them that
-3 divides, as texts. Between the splits no order is promised, so watermarks wait for stragglers and lists are sorted.
+The input is the numbers 0 … 29 in three splits; number n has the timestamp n * 10 ms. The second stream is the
+multiples of 3, as texts. The order between splits is undefined, so watermarks have sufficient delay and lists are
+sorted.
 """
 
 from __future__ import annotations
@@ -43,12 +44,12 @@ def texts(stream: DataStream) -> DataStream:
 
 
 def windows_of(n: int, size: int, slide: int) -> set[int]:
-    """The starts of the windows that hold a number."""
+    """The starts of the windows that contain a number."""
     return {start for start in range(-10 * slide, 300, slide) if start <= n * 10 < start + size}
 
 
 def pairs(keys: int, size: int, slide: int) -> list[tuple[int, int]]:
-    """All pairs, once for each window that holds both."""
+    """All pairs, once for each window that contains both."""
     return [
         (a, b)
         for a in NUMBERS
@@ -59,7 +60,7 @@ def pairs(keys: int, size: int, slide: int) -> list[tuple[int, int]]:
 
 
 class Told(JoinFunction):
-    """A pair, and the number of pairs of the key before it: in state of the key."""
+    """A pair, and the number of earlier pairs of the key, in keyed state."""
 
     def open(self, runtime_context: Any) -> None:
         self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
@@ -130,7 +131,7 @@ def sorted_sides(first: list[Any], second: list[Any]) -> list[Any]:
 
 
 def sessions(stream: DataStream, out: Collect) -> None:
-    """The numbers have a hole from 12 to 17; the texts of it make sessions of their own."""
+    """The numbers have a gap from 12 to 17, whose texts form sessions of their own."""
     holed = stamped(stream).filter(lambda n: not 12 <= n < 18)
     grouped = holed.co_group(texts(stream)).where(lambda n: 0).equal_to(lambda text: 0)
     grouped.window(EventTimeSessionWindows.with_gap(ms(25))).apply(sorted_sides).sink_to(out)
@@ -145,7 +146,7 @@ SESSIONS: list[Any] = [
 
 
 class AtTheEnd(Trigger):  # type: ignore[type-arg]
-    """Fires once, when event time is at its end."""
+    """Fires once, when event time ends."""
 
     def on_element(self, element: Any, timestamp: int, window: Any, ctx: Any) -> TriggerResult:
         ctx.register_event_time_timer(10**9)
@@ -206,7 +207,7 @@ def sliding_in_columns(stream: DataStream, out: Collect) -> None:
 
 
 def of_sessions(stream: DataStream, out: Collect) -> None:
-    """Chosen fields of windows that cannot run in columns: all is one session of each key."""
+    """Selected fields of windows that cannot run in columns: one session per key."""
     projected(stream, EventTimeSessionWindows.with_gap(ms(500))).sink_to(out)
 
 

@@ -1,6 +1,6 @@
-"""What the tests of windows share: scripted records with their times, and how a windowed program is run on them.
+"""Shared code of window tests: scripted records with their times, and running a windowed program on them.
 
-A record is (key, number, time in ms). A script says with `Watermark` where event time stands at the end of an epoch.
+A record is (key, number, time in ms). A script sets the watermark at the end of an epoch with `Watermark`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def added(a: Record, b: Record) -> Record:
 
 
 class Numbers(ProcessWindowFunction):  # type: ignore[type-arg]
-    """A window's key, bounds and the numbers in it."""
+    """Emits a window's key, bounds and the numbers in it."""
 
     def process(self, key: str, context: Any, elements: Iterable[Record]) -> Iterable[Any]:
         window = context.window()
@@ -50,7 +50,7 @@ def told(
     env: StreamExecutionEnvironment | None = None,
     **options: Any,
 ) -> Result:
-    """Run `build` of the stream of these items; what it returns goes to the sink `out`."""
+    """Run `build` on the stream of these items; its result is written to the sink `out`."""
     env = env or StreamExecutionEnvironment()
     stream = env.from_source(Script(items, clock=clock), timed(), "records")
     result = build(stream.key_by(key_of) if keyed else stream)

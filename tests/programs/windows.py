@@ -1,7 +1,7 @@
-"""Windowed programs with a known answer, run by the tests of the engine beside those of `programs/plain.py`.
+"""Windowed programs with a known answer, run by the engine's tests in addition to `programs/plain.py`.
 
-The input is the numbers 0 … 29 in three splits; number n happens at n * 10 ms. Between the splits no order is promised,
-so watermarks wait for stragglers, and what counts records by arrival keys them by their split.
+The input is the numbers 0 … 29 in three splits; number n has the timestamp n * 10 ms. The order between splits is
+undefined, so watermarks have sufficient delay, and count windows are keyed by split.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def plus(a: int, b: int) -> int:
 
 
 class Bounds(ProcessWindowFunction):  # type: ignore[type-arg]
-    """The key, the bounds of the window and what is in it, summed up."""
+    """Emits the key, the bounds of the window and the sum of its contents."""
 
     def process(self, key: int, context: Any, elements: Iterable[int]) -> Iterable[Told]:
         window = context.window()
@@ -90,7 +90,7 @@ SLIDING = sums({(k, s, s + 90): within(k, 4, s, s + 90) for k in range(4) for s 
 
 
 def sessions(stream: DataStream, out: Collect) -> None:
-    """Two sessions per key: there is a hole from 12 to 17."""
+    """Two sessions per key: there is a gap from 12 to 17."""
     holed = stamped(stream).filter(lambda n: not 12 <= n < 18).key_by(lambda n: n % 2)
     holed.window(EventTimeSessionWindows.with_gap(ms(25))).process(Bounds()).sink_to(out)
 
@@ -103,7 +103,7 @@ SESSIONS = [
 
 
 class Contents(ProcessWindowFunction):  # type: ignore[type-arg]
-    """The key, the bounds of the window and all that is in it."""
+    """Emits the key, the bounds of the window and all its contents."""
 
     def process(self, key: int, context: Any, elements: Iterable[int]) -> Iterable[Any]:
         window = context.window()
@@ -111,7 +111,7 @@ class Contents(ProcessWindowFunction):  # type: ignore[type-arg]
 
 
 def listed(stream: DataStream, out: Collect) -> None:
-    """Windows that keep their records until they fire."""
+    """Windows that store their records until they fire."""
     windows = stamped(stream).key_by(lambda n: n % 2, Types.LONG()).window(TumblingEventTimeWindows.of(ms(150)))
     windows.process(Contents()).sink_to(out)
 
@@ -120,7 +120,7 @@ LISTED = [(k, s, s + 150, within(k, 2, s, s + 150)) for k in range(2) for s in (
 
 
 class WithoutThrees(Evictor):  # type: ignore[type-arg]
-    """Takes the multiples of three out before the window is shown."""
+    """Removes the multiples of three before the window fires."""
 
     def evict_before(self, elements: Any, size: int, window: Any, evictor_context: Any) -> None:
         elements[:] = [element for element in elements if element.value % 3]
@@ -145,7 +145,7 @@ COUNTED = [sum(NUMBERS[split::3][start : start + 4]) for split in range(3) for s
 
 
 class LastOfEach(KeyedProcessFunction):
-    """Results that come again and again: the last one of each window is told at the end."""
+    """Stores repeated results; emits the last one of each window at the end."""
 
     def open(self, runtime_context: Any) -> None:
         self.last = runtime_context.get_map_state(MapStateDescriptor("last", Types.LONG(), Types.LONG()))
@@ -159,7 +159,7 @@ class LastOfEach(KeyedProcessFunction):
 
 
 def early(stream: DataStream, out: Collect) -> None:
-    """Results so far, every 20 ms; how many come depends on the epochs, the last one of each window does not."""
+    """Early results every 20 ms; their number depends on the epochs, the last one of each window does not."""
     windows = stamped(stream).key_by(lambda n: n % 2).window(TumblingEventTimeWindows.of(ms(100)))
     results = windows.trigger(ContinuousEventTimeTrigger.of(ms(20))).reduce(plus, Bounds())
     results.key_by(lambda told: told[0]).process(LastOfEach()).sink_to(out)
@@ -248,7 +248,7 @@ LATE = OutputTag("late")
 
 
 class Reconciled(KeyedProcessFunction):
-    """The last result of each window, and beside it what came too late for it: together, all that ever came."""
+    """The last result of each window together with its late records: all records of the window."""
 
     def open(self, runtime_context: Any) -> None:
         self.last = runtime_context.get_map_state(MapStateDescriptor("last", Types.LONG(), Types.LONG()))
@@ -268,12 +268,12 @@ class Reconciled(KeyedProcessFunction):
 
 
 def disordered(n: int) -> int:
-    """A time out of order, so that in short epochs some records fire their window again and some come too late."""
+    """A disordered timestamp, so that in short epochs some records fire their window again and some are late."""
     return n * 17 % 30 * 10
 
 
 def late_windows(stream: DataStream) -> DataStream:
-    """A custom aggregate per record; no patience with stragglers, and a little lateness allowed."""
+    """A custom aggregate per record; no watermark delay, and a little allowed lateness."""
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda n, _: disordered(n))
     keyed = stream.assign_timestamps_and_watermarks(strategy).key_by(lambda n: n % 2)
     windows = keyed.window(TumblingEventTimeWindows.of(ms(50))).allowed_lateness(60).side_output_late_data(LATE)
@@ -281,7 +281,7 @@ def late_windows(stream: DataStream) -> DataStream:
 
 
 def late(stream: DataStream, out: Collect) -> None:
-    """What is late depends on the epochs; that every record is either in its window or in the side output does not."""
+    """Which records are late depends on the epochs; each one is either in its window or in the side output."""
     results = late_windows(stream)
     told = results.map(lambda told: ("window", told[0], told[1], told[3]))
     missed = results.get_side_output(LATE).map(lambda n: ("late", n % 2, disordered(n) // 50 * 50, n))

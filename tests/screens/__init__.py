@@ -1,1 +1,1 @@
-"""What a person sees at a terminal."""
+"""Terminal screens: emulation, and reading tables from them."""

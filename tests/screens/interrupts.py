@@ -1,4 +1,4 @@
-"""Ctrl-C in tests: a process that was started in the background of a shell may ignore it, and its children with it."""
+"""Ctrl-C in tests: a process started in the background of a shell may ignore it, and its children with it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["heeded_interrupts"]
 
 @contextmanager
 def heeded_interrupts() -> Iterator[None]:
-    """SIGINT raises KeyboardInterrupt meanwhile, however this process was started."""
+    """Make SIGINT raise KeyboardInterrupt in the block, however this process was started."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Tables as they are read off a screen: their cells, whichever characters draw them."""
+"""Tables read from a screen: their cells, in any style of borders."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def rows_on(lines: Sequence[str]) -> list[tuple[str, ...]]:
 
 
 def changelog_on(lines: Sequence[str]) -> list[tuple[str, ...]]:
-    """What the changes below the last heading `op` add up to, sorted: a slow replay of what a person reads."""
+    """The result of the changes below the last heading `op`, sorted: a slow replay of the printed changes."""
     begins = max((at for at, line in enumerate(lines) if line.startswith("| op |")), default=len(lines))
     rows: list[tuple[str, ...]] = []
     for line in lines[begins + 1 :]:

@@ -1,4 +1,4 @@
-"""`millstream sql` at a terminal, with its jobs in the client's own process: what a person sees, without a JVM."""
+"""`millstream sql` at a terminal, with its jobs in the client's own process: its screens, without a JVM."""
 
 from __future__ import annotations
 
@@ -65,32 +65,32 @@ def sql_terminal(folder: Path, *arguments: str) -> Iterator[Terminal]:
 
 
 def carry_out(person: Terminal, statement: str) -> None:
-    """Have a statement carried out that gives no rows."""
+    """Run a statement that returns no rows."""
     person.type(statement)
     person.read_until(rf"OK\n{PROMPT}")
 
 
 def table_is(person: Terminal, expected: list[tuple[str, ...]]) -> None:
-    """Read until the table that changes in place has exactly these rows."""
+    """Read until the live table has exactly these rows."""
     _read_until(person, f"{expected} in a table", lambda: rows_on(person.screen.lines) == expected)
 
 
 def changes_are(person: Terminal, expected: list[tuple[str, ...]]) -> None:
-    """Read until the changes that were printed add up to exactly these rows."""
+    """Read until the printed changes amount to exactly these rows."""
     _read_until(person, f"{expected} by changes", lambda: changelog_on(person.screen.all_text.split("\n")) == expected)
 
 
 def at_every_size(person: Terminal, expected: list[tuple[str, ...]]) -> None:
-    """The same table at each size that the window is given."""
+    """The same table at each window size."""
     for rows, columns in SIZES:
         person.resize(rows, columns)
         table_is(person, expected)
         below = person.screen.text.rpartition("Millstream SQL>")[2]
-        assert below.count("┏") == 1, person.screen.text  # nothing is left of what the other size showed
+        assert below.count("┏") == 1, person.screen.text  # nothing of the other size's screen is left
 
 
 def ask(person: Terminal, query: str, rows: int = 24, columns: int = 80) -> None:
-    """Ask on an empty screen of a size."""
+    """Run a query on an empty screen of a size."""
     person.resize(rows, columns)
     person.type("CLEAR;")
     person.read_until(f"^{PROMPT}")
@@ -106,7 +106,7 @@ def end_query(person: Terminal) -> None:
 def _read_until(person: Terminal, what: str, is_there: Callable[[], bool]) -> None:
     def has_come() -> bool:
         if person.screen.text.endswith(Pages.PROMPT):
-            person.type("")  # a line more
+            person.type("")  # one more line
         return is_there() or not person.read(0.1)
 
     try:

@@ -1,9 +1,9 @@
-"""A small terminal of our own, for tests of what a person sees: bytes go in, a screen of characters comes out.
+"""A small terminal emulator, for tests of terminal output: bytes in, a screen of characters out.
 
-It knows what our programs and Rich use: moving, erasing, scrolling, wrapping, colours (which it forgets). On resizing
-it is either of the two kinds there are: one that cuts rows which have become too long (xterm), and one that breaks them
-in two and joins them again (tmux, VTE, most of today's). Asked where the cursor is, it answers. An escape sequence that
-it does not know is an error: a picture that is guessed proves nothing.
+It supports the sequences of our programs and Rich: moving, erasing, scrolling, wrapping, colours (which it ignores). On
+resizing it behaves like either kind of terminal: one that truncates rows which have become too long (xterm), and one
+that reflows them (tmux, VTE, most others). It responds to cursor position requests. An unknown escape sequence is an
+error: a guessed picture proves nothing.
 
 `Terminal` runs a program at such a screen, over a pty.
 """
@@ -32,14 +32,14 @@ _BLANK = " "
 
 @dataclass
 class Row:
-    """A row of the screen. `is_wrapped`: it goes on in the next one."""
+    """A row of the screen. `is_wrapped`: it continues in the next one."""
 
     text: str = ""
     is_wrapped: bool = False
 
 
 class Screen:
-    """What a terminal of so many rows and columns shows."""
+    """The contents of a terminal of this size."""
 
     def __init__(self, rows: int, columns: int, *, breaks_rows: bool = True) -> None:
         self.rows, self.columns, self.breaks_rows = rows, columns, breaks_rows
@@ -48,21 +48,21 @@ class Screen:
         self._at, self._column, self._wraps = 0, 0, True
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._waiting = ""
-        self.answers = b""  # to what was asked, and not given to the program yet
+        self.answers = b""  # to requests, not yet sent to the program
 
     @property
     def lines(self) -> list[str]:
-        """The rows that are seen, without blanks at their ends."""
+        """The visible rows, without trailing blanks."""
         return [row.text.rstrip() for row in self._screen]
 
     @property
     def text(self) -> str:
-        """The rows that are seen, down to the last that is not empty."""
+        """The visible rows, down to the last non-empty one."""
         return "\n".join(self.lines).rstrip()
 
     @property
     def all_text(self) -> str:
-        """What has scrolled out of sight, and the rows that are seen."""
+        """The scrolled-out and the visible rows."""
         return "\n".join(row.text.rstrip() for row in (*self.scrolled, *self._screen)).rstrip()
 
     def feed(self, data: bytes) -> None:
@@ -83,7 +83,7 @@ class Screen:
             at = sequence.end()
 
     def resize(self, rows: int, columns: int) -> None:
-        """The window has another size: the rows are cut or broken, and the cursor stays where it was in the text."""
+        """Resize the window: rows are truncated or reflowed, and the cursor keeps its position in the text."""
         if self.breaks_rows and columns != self.columns:
             self._break_rows(columns)
         else:
@@ -102,7 +102,7 @@ class Screen:
         self._column = min(self._column, columns)
 
     def _break_rows(self, columns: int) -> None:
-        """Join what was broken, and break it at the new width."""
+        """Join wrapped rows, and wrap them at the new width."""
         broken: list[Row] = []
         at, text, offset = 0, "", None
         for number, row in enumerate([*self.scrolled, *self._screen]):
@@ -190,13 +190,13 @@ class Screen:
 
 
 def _take_terminal() -> None:
-    """The terminal is the program's own, and Ctrl-C is heard however the tests were started."""
+    """Make the terminal the program's controlling one, and enable Ctrl-C however the tests were started."""
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 class Terminal:
-    """A program at a terminal of its own, seen, typed at and resized from outside."""
+    """A program at a terminal of its own, whose screen is read, and which is typed at and resized."""
 
     def __init__(
         self,
@@ -241,14 +241,14 @@ class Terminal:
         os.write(self._here, b"\x03")
 
     def read_until(self, is_there: str | Callable[[Screen], bool], timeout_s: float = 120) -> None:
-        """Read until the screen has a pattern, or is as wanted."""
+        """Read until the screen matches a pattern or predicate."""
         until_s = time.monotonic() + timeout_s
         pattern = re.compile(is_there) if isinstance(is_there, str) else None
         while not (pattern.search(self.screen.text) if pattern else is_there(self.screen)):  # type: ignore[operator]
             assert time.monotonic() < until_s and self.read(), f"no {is_there!r} on the screen:\n{self.screen.all_text}"
 
     def read_to_end(self, timeout_s: float = 120) -> int:
-        """Read until the program has ended; its exit code."""
+        """Read until the program has ended; returns its exit code."""
         until_s = time.monotonic() + timeout_s
         while self.read():
             assert time.monotonic() < until_s, f"it has not ended:\n{self.screen.all_text}"
@@ -259,7 +259,7 @@ class Terminal:
         if select.select([self._here], [], [], wait_s)[0]:
             try:
                 data = os.read(self._here, 65_536)
-            except OSError:  # how Linux says that nobody holds the other end
+            except OSError:  # how Linux reports that the other end is closed
                 return False
             self.screen.feed(data)
             if self.screen.answers:

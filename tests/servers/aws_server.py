@@ -1,4 +1,4 @@
-"""A server that speaks as AWS does: one address, one region, one user, and boto3's clients for it."""
+"""A server with AWS's protocols: one address, one region, one user, and boto3's clients for it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["AwsServer"]
 
 
 class AwsServer(ServerProcess):
-    """`url` is the endpoint, `access_key` and `secret_key` those of the user who may do everything."""
+    """`url` is the endpoint, `access_key` and `secret_key` those of a user with all rights."""
 
     region = "us-east-1"
     access_key = "millstream-key"
@@ -26,11 +26,11 @@ class AwsServer(ServerProcess):
         return f"http://{HOST}:{port}"
 
     def proxy(self) -> TcpProxy:
-        """A way to the server that can be cut: clients use `url_at(proxy.port)`."""
+        """A proxy to the server that tests can cut: clients use `url_at(proxy.port)`."""
         return TcpProxy(self.port)
 
     def client_of(self, service: str, url: str | None = None) -> Any:
-        """A boto3 client of a service that neither retries long nor looks for credentials elsewhere."""
+        """A boto3 client of a service with few retries and no other credentials."""
         import boto3
         from botocore.config import Config
 

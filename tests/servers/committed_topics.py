@@ -1,4 +1,4 @@
-"""Reading a topic to its end, as an off-the-shelf program does: confluent-kafka, with what is committed only."""
+"""Reads a topic to its end as an ordinary program does: confluent-kafka, read-committed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Message", "new_topic", "read_topic"]
 
 @dataclass(frozen=True)
 class Message:
-    """A message as a reader sees it."""
+    """A message as a consumer receives it."""
 
     key: bytes | None
     value: bytes | None
@@ -27,14 +27,14 @@ class Message:
 
 
 def new_topic(broker: KafkaBroker, partitions: int = 2, **config: str) -> str:
-    """A topic that no other test knows."""
+    """A topic that no other test uses."""
     return broker.create_topic(fresh_name("t"), partitions, **config)
 
 
 def read_topic(
     bootstrap: str, topic: str, isolation: str = "read_committed", timeout_s: float = PATIENCE_S
 ) -> list[Message]:
-    """All messages, partition by partition; waits for transactions that are open."""
+    """All messages, partition by partition; waits for open transactions."""
     settings: dict[str, Any] = {
         "bootstrap.servers": bootstrap,
         "group.id": fresh_name("group"),
@@ -49,7 +49,7 @@ def read_topic(
         partitions, ends = _ends(bootstrap, topic, deadline)
         consumer.assign([confluent_kafka.TopicPartition(topic, p, 0) for p in partitions])
         messages: dict[int, list[Message]] = {p: [] for p in partitions}
-        # The end of what may be read is the last stable offset: it is short of the end while a transaction is open.
+        # The end of committed data is the last stable offset: it precedes the end while a transaction is open.
         while any(
             consumer.position([confluent_kafka.TopicPartition(topic, p)])[0].offset < ends[p]
             for p in partitions
@@ -69,8 +69,9 @@ def read_topic(
 
 
 def _ends(bootstrap: str, topic: str, deadline: float) -> tuple[list[int], dict[int, int]]:
-    """The partitions and where each ends, with what is not committed yet: a transaction that has just ended is not
-    marked as ended everywhere. A broker that has just come back is asked again."""
+    """The partitions and their ends, including uncommitted data: a transaction that has just ended may not be marked
+    as ended everywhere. A request to a broker that has just restarted is retried.
+    """
     settings = {"bootstrap.servers": bootstrap, "group.id": "ends", "isolation.level": "read_uncommitted"}
     consumer = confluent_kafka.Consumer(settings)
     try:

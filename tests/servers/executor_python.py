@@ -1,8 +1,8 @@
-"""The Python of a cluster's executors: what Spark itself requires, and no millstream.
+"""The Python of a cluster's executors: Spark's own requirements, without millstream.
 
-An environment of its own, made once on a machine beside the other servers' binaries: an interpreter of the version that
-runs the tests, and links to the packages that its environment has. So nothing is fetched, and nothing else can be
-imported there: not the project, not what is installed for its tests.
+A virtual environment, created once per machine next to the other servers' binaries: the interpreter version that runs
+the tests, and links to packages of its environment. So nothing is downloaded, and nothing else can be imported there:
+neither the project nor the packages for its tests.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SPARKS_REQUIREMENTS = ("numpy", "pandas", "pyarrow", "python-dateutil", "pytz", 
 
 
 def executor_python(packages: tuple[str, ...] = SPARKS_REQUIREMENTS) -> Path:
-    """The interpreter of an environment that has these packages of ours, and no others."""
+    """The interpreter of an environment that has only these packages of ours."""
     distributions = [distribution(name) for name in packages]
     environment = binaries() / "executors" / _digest(distributions)
     if not environment.exists():
@@ -42,7 +42,7 @@ def _digest(distributions: list[Distribution]) -> str:
 
 
 def _make(environment: Path, distributions: list[Distribution]) -> None:
-    """It gets its name when it is complete: whoever made it at the same time made the same."""
+    """It is renamed into place when it is complete: concurrent creators make identical ones."""
     environment.parent.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix=".making-", dir=environment.parent))
     try:
@@ -61,7 +61,7 @@ def _make(environment: Path, distributions: list[Distribution]) -> None:
 
 
 def _entries(package: Distribution) -> Iterator[Path]:
-    """The files and folders beside each other that a package is made of."""
+    """The sibling files and folders of a package."""
     for file in package.files or ():
         if file.parts[0] not in ("..", "__pycache__"):
             yield Path(str(package.locate_file(file.parts[0])))

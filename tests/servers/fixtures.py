@@ -1,7 +1,7 @@
-"""A pytest fixture for each server, for the whole of a test process: a test uses names of its own (`unique_name`).
+"""A pytest fixture for each server, for a whole test process: each test uses names of its own (`unique_name`).
 
-A test that kills a server restarts it before it ends; the fixture starts it again for the next test in any case, with
-the data it had. Whoever wants a server alone makes one: `with_server(KafkaBroker())`.
+A test that kills a server restarts it before it ends; in any case the fixture restarts it for the next test, with its
+data. A test that needs a server for itself creates one: `with_server(KafkaBroker())`.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _running(server: Server) -> Server:
 
 @pytest.fixture
 def unique_name(request: pytest.FixtureRequest) -> str:
-    """A name for a topic, table, bucket or queue that no other test has: small letters and digits, at most 40."""
+    """A name for a topic, table, bucket or queue that no other test uses: small letters and digits, at most 40."""
     stem = "".join(letter for letter in request.node.originalname.lower() if letter.isalnum())
     return fresh_name(f"t{stem.removeprefix('test')[:26]}").replace("-", "n")
 
@@ -80,7 +80,7 @@ def kafka_broker(_kafka: KafkaBroker) -> KafkaBroker:
 
 @pytest.fixture
 def kafka_proxy(kafka_broker: KafkaBroker) -> Iterator[TcpProxy]:
-    """The cuttable way to `kafka_broker`: its `address` is the bootstrap."""
+    """The proxy to `kafka_broker`: its `address` is the bootstrap."""
     with kafka_broker.proxy() as proxy:
         yield proxy
 
@@ -98,7 +98,7 @@ def postgres_server(_postgres: PostgresServer) -> PostgresServer:
 
 @pytest.fixture
 def postgres_proxy(postgres_server: PostgresServer) -> Iterator[TcpProxy]:
-    """The cuttable way to `postgres_server`: clients use `postgres_server.dsn_at(postgres_proxy.port)`."""
+    """The proxy to `postgres_server`: clients use `postgres_server.dsn_at(postgres_proxy.port)`."""
     with postgres_server.proxy() as proxy:
         yield proxy
 
@@ -166,6 +166,6 @@ def _spark_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCl
 
 @pytest.fixture
 def spark_cluster(_spark_cluster: SparkCluster) -> SparkCluster:
-    """A master and three workers; what a test has killed is started again."""
+    """A master and three workers; killed ones are restarted after a test."""
     _spark_cluster.start()
     return _spark_cluster

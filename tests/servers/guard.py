@@ -1,7 +1,7 @@
-"""Servers never outlive the tests, not even tests that were killed with -9.
+"""Servers never outlive the tests, not even tests killed with -9.
 
-One small process watches: it is told the process groups of the servers through a pipe, and when the pipe closes or its
-parent is gone, it kills what is left of them. PR_SET_PDEATHSIG would not do: it fires when the *thread* ends that
+One small process watches: it receives the process groups of the servers through a pipe, and when the pipe closes or its
+parent ends, it kills the remaining ones. PR_SET_PDEATHSIG is no alternative: it fires when the *thread* ends that
 started the server, and a change of user (PostgreSQL's) clears it.
 """
 
@@ -29,14 +29,14 @@ class Guard:
     _owner: int = 0
 
     def watch(self, group: int, folder: Path | None = None) -> None:
-        """Kill the process group and remove the folder, if one is given, when this process is gone."""
-        self._tell(f"watch {group}" if folder is None else f"watch {group} {folder}")
+        """Kill the process group and remove the folder, if any, when this process has ended."""
+        self._send(f"watch {group}" if folder is None else f"watch {group} {folder}")
 
-    def forget(self, group: int) -> None:
+    def unregister(self, group: int) -> None:
         """The group has ended. The folder is still removed at the end."""
-        self._tell(f"forget {group}")
+        self._send(f"forget {group}")
 
-    def _tell(self, line: str) -> None:
+    def _send(self, line: str) -> None:
         if self._watcher is None or self._owner != os.getpid():
             self._owner = os.getpid()
             self._watcher = subprocess.Popen(
@@ -60,7 +60,7 @@ def _watch(parent: int) -> None:
     folders: set[str] = set()
     unread = b""
     while True:
-        # What was told is read to its end, also if the parent is gone before this process has begun.
+        # The pipe is read to its end, even if the parent ends before this process has started.
         if not select.select([0], [], [], 1.0)[0]:
             if os.getppid() != parent:
                 break

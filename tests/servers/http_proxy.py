@@ -1,8 +1,8 @@
-"""A way to a server over HTTP that tests can make slow, failing and strange, request by request.
+"""An HTTP proxy to a server that tests can make slow, failing and strange, request by request.
 
-A rule looks at each request (`method path`, headers) and says what becomes of it: passed on, delayed, answered with a
-status, cut before or after the server has done it, or changed. The proxy counts what went through. One thread with an
-event loop; a connection is kept as long as both sides keep it.
+A rule maps each request (`method path`, headers) to its fate: forwarded, delayed, answered with a status, cut before or
+after the server has processed it, or changed. The proxy counts requests. One thread with an event loop; a connection
+stays open as long as both sides keep it open.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["Fate", "HttpProxy", "Request", "every"]
 
 @dataclass(frozen=True)
 class Request:
-    """What a rule sees. Header names are in small letters."""
+    """The input of a rule. Header names are in small letters."""
 
     number: int
     method: str
@@ -32,8 +32,9 @@ class Request:
 
 @dataclass(frozen=True)
 class Fate:
-    """What becomes of a request. `status`: the proxy answers by itself. `cut`: the connection ends "before" the server
-    hears of it, or "after" it has done what was asked. `without`: headers that the server does not get to see."""
+    """What happens to a request. `status`: the proxy responds itself. `cut`: the connection ends "before" the server
+    receives it, or "after" it has processed it. `without`: headers removed before forwarding.
+    """
 
     delay_ms: float = 0
     status: int | None = None
@@ -114,7 +115,7 @@ async def _head(reader: asyncio.StreamReader) -> bytes:
 
 
 async def _body(reader: asyncio.StreamReader, head: bytes, is_answer: bool = False) -> bytes:
-    """The body as it is on the wire, chunks and all."""
+    """The body as transmitted, with its chunk headers."""
     lines = head.lower().split(b"\r\n")
     lengths = [int(line.split(b":")[1]) for line in lines if line.startswith(b"content-length:")]
     if lengths:
@@ -145,7 +146,7 @@ def _answer(fate: Fate) -> bytes:
 
 
 def every(number: int, fate: Fate, kind: str = "") -> Rule:
-    """A rule: every so-manieth request (whose method is `kind`) has this fate."""
+    """A rule: every `number`-th request (whose method is `kind`) has this fate."""
     seen = 0
 
     def rule(request: Request) -> Fate:

@@ -1,4 +1,4 @@
-"""A web service of the tests': takes requests, fails as it is told, and remembers what it was sent."""
+"""A web service for tests: accepts requests, fails as configured, and records them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["HttpService", "http_service"]
 
 
 class HttpService(ThreadingHTTPServer):
-    """Takes requests, and answers with the statuses it was told first; 0: it takes the request and hangs up."""
+    """Accepts requests, and first responds with the configured statuses; 0: accepts the request and disconnects."""
 
     daemon_threads = True
 
@@ -24,11 +24,11 @@ class HttpService(ThreadingHTTPServer):
         self.url = f"http://127.0.0.1:{self.server_port}/hook"
         self.statuses: list[int] = []
         self.judge: Callable[[bytes], int] = lambda body: 204
-        self.answer_bytes = 0  # as long an answer it gives to what it takes, or as much of it as anybody reads
+        self.answer_bytes = 0  # the length of its response to an accepted request, of which clients may read a part
         self.requests: list[tuple[str, dict[str, str], bytes]] = []
 
     def records(self) -> list[Any]:
-        """What it has taken, each key once: as a service does that remembers them."""
+        """The accepted records, each key once: like a service that deduplicates by key."""
         taken = {headers["idempotency-key"]: body for status, headers, body in self.requests if status != "refused"}
         return [record for body in taken.values() for record in json.loads(body)]
 

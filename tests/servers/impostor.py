@@ -1,7 +1,7 @@
-"""A TLS listener with a certificate that nobody signed for its address: clients must refuse it.
+"""A TLS listener with a certificate that no authority signed for its address: clients must reject it.
 
-It speaks no protocol: what comes before TLS in PostgreSQL's and MySQL's is played, and the rest is the handshake. What
-a client sends after a handshake that it should have refused is in `received`.
+It implements no protocol beyond the messages that precede TLS in PostgreSQL and MySQL, and the handshake. Data that a
+client sends after a handshake it should have rejected is in `received`.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _host(host: str) -> x509.GeneralName:
 
 
 class Impostor:
-    """Listens on a port of its own until it is closed. `speaks`: what comes before TLS."""
+    """Listens on a port of its own until it is closed. `speaks`: the protocol that precedes TLS."""
 
     def __init__(self, certificate: Path, speaks: str = "tls") -> None:
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

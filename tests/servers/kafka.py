@@ -1,7 +1,7 @@
 """A Kafka broker in KRaft mode: one node that is controller and broker.
 
 It has two listeners for clients: `bootstrap`, and one that advertises the address of `proxy()`, because a client
-connects to what the broker advertises, not to what it was given.
+connects to the address that the broker advertises, not to its configured one.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ _SETTINGS = {
     # A wrong topic is an error, not a new topic.
     "auto.create.topics.enable": "false",
     "log.cleaner.dedupe.buffer.size": "4194304",
-    # A broker that was killed is missed for so long by itself after it has come back. One that a busy machine holds up
-    # for longer has no partitions for a while: with 2 s, pauses of 2.6 s made a write take 8 s, not 3.
+    # After a restart, a killed broker stays fenced for this long. One that a busy machine delays for longer loses its
+    # partitions for a while: with 2 s, pauses of 2.6 s made a write take 8 s, not 3.
     "broker.session.timeout.ms": "6000",
     "broker.heartbeat.interval.ms": "500",
-    # Old segments go soon, for tests in which offsets age out.
+    # Old segments are removed soon, for tests of expired offsets.
     "log.retention.check.interval.ms": "500",
     "log.initial.task.delay.ms": "500",
     "log.segment.delete.delay.ms": "500",
-    # Transactions that nobody ends are aborted soon after their own timeout.
+    # Open transactions are aborted soon after their own timeout.
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
 }
 
@@ -75,8 +75,9 @@ class KafkaBroker(ServerProcess):
         return f"{HOST}:{self.port}"
 
     def proxy(self) -> TcpProxy:
-        """A way to the broker that can be cut. Its `address` is the bootstrap of clients that shall go that way; one
-        at a time. Close it, or use it in a `with`."""
+        """A proxy to the broker that tests can cut. Its `address` is the bootstrap of clients that use it; one at a
+        time. Close it, or use it in a `with`.
+        """
         return TcpProxy(self._proxied_port, port=self._advertised_port)
 
     def command(self) -> Sequence[str]:
@@ -103,7 +104,7 @@ class KafkaBroker(ServerProcess):
     def _format(self) -> None:
         lines = [f"{name}={value}\n" for name, value in self._settings.items()]
         (self.folder / "server.properties").write_text("".join(lines))
-        # One word: an id may begin with a dash.
+        # One argument: an id may begin with a dash.
         cluster = f"--cluster-id={_cluster_id()}"
         command = self._java("kafka.tools.StorageTool", "format", cluster, "-c", "server.properties")
         formatted = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=120)
@@ -119,7 +120,7 @@ class KafkaBroker(ServerProcess):
         return len(metadata.brokers) == 1 and metadata.controller_id == 1
 
     def create_topic(self, topic: str, partitions: int = 1, **config: str) -> str:
-        """Create it and wait until it is there; names in `config` have _ for a dot. Returns the name."""
+        """Create it and wait until it exists; names in `config` have _ for a dot. Returns the name."""
         from confluent_kafka.admin import AdminClient, NewTopic
 
         admin = AdminClient({"bootstrap.servers": self.bootstrap})

@@ -1,4 +1,4 @@
-"""The life of a proxy: a thread with an event loop that serves connections until it is closed."""
+"""The lifecycle of a proxy: a thread with an event loop that serves connections until it is closed."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ Self = TypeVar("Self", bound="LoopProxy")
 
 
 class LoopProxy(ABC):
-    """Listens on `port` (0: any) of `host` as soon as it is made. Closed by `close()` or a `with`. Every writer that is
-    connected is in `_writers`, as long as it is."""
+    """Listens on `port` (0: any) of `host` from its creation. Closed by `close()` or a `with`. `_writers` has every
+    connected writer.
+    """
 
     def __init__(self, name: str, port: int = 0, host: str = HOST) -> None:
         self._writers: set[asyncio.StreamWriter] = set()
@@ -54,8 +55,9 @@ class LoopProxy(ABC):
         return await asyncio.start_server(self._enter, host, port, limit=1 << 20)
 
     def _enter(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Note a connection in the turn in which it is made: a task that is cancelled before its first step notes
-        nothing."""
+        """Register a connection in the loop iteration that creates it: a task cancelled before its first step
+        registers nothing.
+        """
         self._writers.add(writer)
         task = asyncio.ensure_future(self._serve(reader, writer))
         self._served.add(task)
@@ -66,13 +68,15 @@ class LoopProxy(ABC):
         """Serve one connection to its end."""
 
     def _drop(self, writer: asyncio.StreamWriter) -> None:
-        """End one side of a connection at once."""
+        """Close one side of a connection immediately."""
         self._writers.discard(writer)
         writer.transport.abort()
 
     async def _shut(self) -> None:
-        # What was accepted a moment ago is still asyncio's own, in a task that forgets its socket if it is cancelled
-        # or finds the server closed. So nothing more is accepted, and that becomes a connection of ours in some turns.
+        # A connection accepted a moment ago still belongs to asyncio, in a task that leaks its socket if it is
+        # cancelled
+        # or sees the server closed. So accepting stops first, and such a connection is registered within some
+        # iterations.
         for listener in self._server.sockets:
             self._loop.remove_reader(listener.fileno())
         for _ in range(_TURNS):

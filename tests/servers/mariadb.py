@@ -1,4 +1,4 @@
-"""A MariaDB server, from Debian's package. As root it runs as the user mysql, which it insists on."""
+"""A MariaDB server, from Debian's package. As root it runs as the user mysql, which it requires."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class MariadbServer(ServerProcess):
             shutil.chown(self.folder, _USER)
 
     def proxy(self) -> TcpProxy:
-        """A way to the server that can be cut."""
+        """A proxy to the server that tests can cut."""
         return TcpProxy(self.port)
 
     def command(self) -> Sequence[str]:
@@ -91,7 +91,7 @@ class MariadbServer(ServerProcess):
         return True
 
     def connect(self, database: str | None = None, password: str | None = None) -> Any:
-        """pymysql's connection; each statement is committed at once."""
+        """pymysql's connection; each statement is committed immediately."""
         import pymysql
 
         return pymysql.connect(

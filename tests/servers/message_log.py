@@ -1,4 +1,4 @@
-"""A log of messages in memory, decoded by a schema as any connector's: for tests of formats and dead letters."""
+"""An in-memory log of messages, decoded by a schema like any connector's: for tests of formats and dead letters."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class MinioServer(AwsServer):
         return bucket
 
     def environment_for_clients(self) -> dict[str, str]:
-        """What a job's environment needs in order to find the credentials, and nothing else by accident."""
+        """The environment variables with which a job reads the credentials, without other credentials."""
         return {
             "AWS_ACCESS_KEY_ID": self.access_key,
             "AWS_SECRET_ACCESS_KEY": self.secret_key,

@@ -1,6 +1,6 @@
-"""moto's server: AWS's services imitated in memory, for Kinesis and for what real S3 would never answer.
+"""moto's server: AWS's services imitated in memory, for Kinesis and for responses that a real S3 would never send.
 
-It keeps nothing when it is killed.
+It retains nothing when it is killed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A PostgreSQL server with logical replication on. As root it runs as the user postgres, which it insists on."""
+"""A PostgreSQL server with logical replication enabled. As root it runs as the user postgres, which it requires."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class PostgresServer(ServerProcess):
     """`dsn` names the database `test` and a user with all rights, without a password."""
 
     name = "postgres"
-    # SIGINT ends it at once, with its clients' connections; SIGTERM would wait for them.
+    # SIGINT stops it immediately, closing its clients' connections; SIGTERM would wait for them.
     stop_signal = signal.SIGINT
 
     def __init__(self, **settings: str) -> None:
@@ -55,7 +55,7 @@ class PostgresServer(ServerProcess):
         return f"host={HOST} port={port} dbname={database} user={_USER}"
 
     def proxy(self) -> TcpProxy:
-        """A way to the server that can be cut: clients use `dsn_at(proxy.port)`."""
+        """A proxy to the server that tests can cut: clients use `dsn_at(proxy.port)`."""
         return TcpProxy(self.port)
 
     def command(self) -> Sequence[str]:
@@ -85,7 +85,7 @@ class PostgresServer(ServerProcess):
         return True
 
     def execute(self, statement: str, database: str = "test") -> list[tuple[object, ...]]:
-        """Run one statement in a connection of its own, committed at once. Returns its rows, if it has any."""
+        """Run one statement in a connection of its own, committed immediately. Returns its rows, if any."""
         import psycopg
 
         with psycopg.connect(self.dsn_at(self.port, database), autocommit=True, connect_timeout=5) as connection:

@@ -1,7 +1,7 @@
 """A RabbitMQ server, from Debian's package, without systemd and with no files outside its folder.
 
-Erlang starts a name server (epmd) for itself where none runs, as a daemon that nobody would stop. So a name server of
-its own is started first, in the same process group and on a free port.
+Erlang starts a name server (epmd) if none runs, as a daemon that nobody would stop. So a separate name server is
+started first, in the same process group and on a free port.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from servers.tcp_proxy import TcpProxy
 
 __all__ = ["RabbitServer"]
 
-# Debian's wrapper on the PATH insists on the user rabbitmq; the program behind it does not.
+# Debian's wrapper on the PATH requires the user rabbitmq; the program behind it does not.
 _PROGRAM = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 _START = "epmd & until epmd -names >/dev/null 2>&1; do sleep 0.02; done; exec " + str(_PROGRAM)
 
 
 class RabbitServer(ServerProcess):
-    """`url` is that of the user guest, who may do everything from this machine."""
+    """`url` is that of the user guest, who has all rights from this machine."""
 
     name = "rabbitmq"
 
@@ -36,7 +36,7 @@ class RabbitServer(ServerProcess):
         return f"amqp://guest:guest@{HOST}:{port}/%2F"
 
     def proxy(self) -> TcpProxy:
-        """A way to the server that can be cut: clients use `url_at(proxy.port)`."""
+        """A proxy to the server that tests can cut: clients use `url_at(proxy.port)`."""
         return TcpProxy(self.port)
 
     def command(self) -> Sequence[str]:
@@ -60,7 +60,7 @@ class RabbitServer(ServerProcess):
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(enabled_plugins),
             "RABBITMQ_MNESIA_BASE": str(self.folder / "data"),
             "RABBITMQ_LOGS": "-",
-            # Idle schedulers shall not spin.
+            # Idle schedulers must not spin.
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+sbwt none +sbwtdcpu none +sbwtdio none",
         }
 

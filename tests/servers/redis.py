@@ -1,4 +1,4 @@
-"""A Redis server that loses nothing it has acknowledged: every write is synced to its file."""
+"""A Redis server that loses no acknowledged write: each one is synced to its file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class RedisServer(ServerProcess):
         return f"redis://{HOST}:{port}/0"
 
     def proxy(self) -> TcpProxy:
-        """A way to the server that can be cut: clients use `url_at(proxy.port)`."""
+        """A proxy to the server that tests can cut: clients use `url_at(proxy.port)`."""
         return TcpProxy(self.port)
 
     def command(self) -> Sequence[str]:

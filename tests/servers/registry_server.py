@@ -1,4 +1,4 @@
-"""A tiny schema registry for tests: what Confluent's answers to the few questions that are asked."""
+"""A tiny schema registry for tests: Confluent's responses to the few requests that are made."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class RegistryServer:
-    """At `url` while it is a context; `requests` are those it got, `failures` how many of the next it refuses."""
+    """Serves at `url` inside a `with`; `requests` are those received, `failures` the number of next ones to reject."""
 
     def __init__(self, authorization: str | None = None) -> None:
         self.schemas: dict[int, str] = {}
@@ -52,7 +52,7 @@ class RegistryServer:
         self._thread.join(10)
 
     def add(self, schema: Any) -> int:
-        """Register a schema; its number."""
+        """Register a schema; returns its id."""
         text = schema if isinstance(schema, str) else json.dumps(schema)
         for number, known in self.schemas.items():
             if known == text:

@@ -1,4 +1,6 @@
-"""What all servers share: a folder, ports, a process that is started, asked until it answers, stopped and killed."""
+"""Shared code of all servers: a folder, ports, a process that is started, polled until it is ready, stopped and
+killed.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +29,14 @@ _START_TIMEOUT_S = 120.0
 
 
 def binaries() -> Path:
-    """Where scripts/servers has put what is no Debian package."""
+    """The folder in which scripts/servers installs servers that are no Debian packages."""
     return Path(os.environ.get("MILLSTREAM_SERVERS") or ROOT / "build" / "servers")
 
 
 def free_port() -> int:
-    """A port that nobody listens on, below those that the system gives to outgoing connections.
+    """A port without a listener, below the ephemeral range.
 
-    Or a client of anybody's would take the port of a server that is down for a moment.
+    Otherwise an outgoing connection could take the port of a server that is down for a moment.
     """
     for _ in range(1000):
         port = random.SystemRandom().randrange(10_000, 32_000)
@@ -48,7 +50,7 @@ def free_port() -> int:
 
 
 class ServerProcess:
-    """One server. Subclasses say the `command` and how to ask it whether it is `ready`."""
+    """One server. Subclasses define the `command` and the check `is_ready`."""
 
     name = "server"
 
@@ -57,7 +59,7 @@ class ServerProcess:
         self.log = self.folder / "log"
         self._process: subprocess.Popen[bytes] | None = None
 
-    # --- what a server says about itself ---
+    # --- defined by each server ---
 
     def command(self) -> Sequence[str]:
         raise NotImplementedError
@@ -66,10 +68,10 @@ class ServerProcess:
         return {}
 
     def is_ready(self) -> bool:
-        """Does it serve? An error counts as no."""
+        """Whether it serves. An error counts as no."""
         raise NotImplementedError
 
-    # --- what is done with it ---
+    # --- operations ---
 
     @property
     def pid(self) -> int:
@@ -80,7 +82,7 @@ class ServerProcess:
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
-        """Start it, with the data it has, and wait until it serves."""
+        """Start it, with its existing data, and wait until it serves."""
         self.launch()
         try:
             self.wait_until_ready()
@@ -89,7 +91,7 @@ class ServerProcess:
             raise
 
     def launch(self) -> None:
-        """Start it, and wait for nothing."""
+        """Start it without waiting."""
         assert not self.is_running(), f"{self.name} runs already"
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -124,7 +126,7 @@ class ServerProcess:
         return "\n" + (text[-3000:] or "it has printed nothing")
 
     def kill(self) -> None:
-        """Kill it with -9, with all that it has started. Its data stay as they are."""
+        """Kill it with -9, with all its child processes. Its data are unchanged."""
         if self._process is None:
             return
         family = self._family()
@@ -135,7 +137,7 @@ class ServerProcess:
         self._ended()
 
     def stop(self, timeout_s: float = 30.0) -> None:
-        """Ask it to end; kill it when it does not."""
+        """Terminate it; kill it after the timeout."""
         if self.is_running():
             assert self._process is not None
             self._process.send_signal(self.stop_signal)
@@ -151,12 +153,12 @@ class ServerProcess:
         self.start()
 
     def remove(self) -> None:
-        """Kill it and delete its data: it is not needed any more."""
+        """Kill it and delete its data: it is no longer needed."""
         self.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _family(self) -> list[psutil.Process]:
-        """The process and all that come from it, or share its group after their parent has ended."""
+        """The process and its descendants, and others of its group whose parent has ended."""
         assert self._process is not None
         leader = self._process.pid
         members = []
@@ -171,11 +173,11 @@ class ServerProcess:
     def _ended(self) -> None:
         assert self._process is not None
         self._process.wait(30)
-        GUARD.forget(self._process.pid)
+        GUARD.unregister(self._process.pid)
         self._process = None
 
 
 def accepts(port: int) -> bool:
-    """Does anybody accept connections there?"""
+    """Whether the port accepts connections."""
     with socket.create_connection((HOST, port), timeout=1):
         return True

@@ -1,9 +1,9 @@
 """A Spark standalone cluster on this machine: a master and workers, from PySpark's own classes.
 
-Each worker is a machine of its own as far as that can be had on one: an address of its own (127.0.0.2, .3, …), a folder
-for its work and others for its executors' local and temporary files, their local tier among them. Executors run in an
-environment without millstream (`executor_python`), which they find as `python3.…` on their PATH. A worker that is
-killed takes its executors along, as a machine would; its folders stay until `lose_disk`.
+Each worker imitates a machine of its own: an address (127.0.0.2, .3, …), a folder for its work and others for its
+executors' local and temporary files, including their local tier. Executors run in an environment without millstream
+(`executor_python`), as `python3.…` on their PATH. A killed worker takes its executors along, as a machine would; its
+folders stay until `lose_disk`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 
 
 class SparkMaster(ServerProcess):
-    """`url` is what drivers are given as their master; `state` what it says of its workers and applications."""
+    """`url` is the master URL for drivers; `state` its report of workers and applications."""
 
     name = "spark-master"
 
@@ -59,7 +59,7 @@ class SparkMaster(ServerProcess):
         return bool(self.state()["status"] == "ALIVE")
 
     def state(self) -> dict[str, Any]:
-        # `urlopen` leaves the connection open where the answer does not come.
+        # `urlopen` leaks the connection if no response arrives.
         with contextlib.closing(http.client.HTTPConnection(HOST, self._page, timeout=5)) as connection:
             connection.request("GET", "/json/")
             return dict(json.loads(connection.getresponse().read()))
@@ -94,8 +94,8 @@ class SparkWorker(ServerProcess):
         return {
             **_DAEMON,
             "SPARK_LOCAL_DIRS": str(self.local_folder),
-            "TMPDIR": str(self.temporary_folder),  # where the local tier of its executors is
-            # Nothing of the tests' own environment is seen by executors: neither its interpreter nor its modules.
+            "TMPDIR": str(self.temporary_folder),  # the folder of its executors' local tier
+            # Executors see nothing of the tests' own environment: neither its interpreter nor its modules.
             "PATH": f"{self._python.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
             "PYTHONPATH": "",
             "PYSPARK_PYTHON": "",
@@ -108,7 +108,7 @@ class SparkWorker(ServerProcess):
         return any(worker["host"] == self.host and worker["state"] == "ALIVE" for worker in workers)
 
     def executors(self) -> dict[str, psutil.Process]:
-        """The executors that run on it now, by their ids."""
+        """The ids of its running executors."""
         found = {}
         for process in psutil.Process(self.pid).children(recursive=True) if self.is_running() else ():
             try:
@@ -121,7 +121,9 @@ class SparkWorker(ServerProcess):
 
 
 class SparkCluster:
-    """A context: started by `with`, gone afterwards, and also when the tests are killed (`servers.guard`)."""
+    """A context manager: started by `with`, removed afterwards, and also when the tests are killed
+    (`servers.guard`).
+    """
 
     def __init__(
         self, folder: Path, workers: int = 3, cores: int = 1, memory_mb: int = 512, python: Path | None = None
@@ -146,7 +148,7 @@ class SparkCluster:
         self.close()
 
     def start(self) -> None:
-        """Start what does not run, and wait until the master knows all workers."""
+        """Start the processes that do not run, and wait until the master knows all workers."""
         try:
             for server in (self.master, *self.workers):
                 if not server.is_running():
@@ -159,13 +161,14 @@ class SparkCluster:
             raise
 
     def close(self) -> None:
-        """Kill all of it and remove its folders."""
+        """Kill all processes and remove their folders."""
         for server in (*self.workers, self.master):
             server.remove()
 
     def settings(self) -> dict[str, str]:
-        """What a driver sets for small JVMs: executors that fit into the workers, one on each, and live for a minute:
-        to compile them well would cost more than it gives."""
+        """Driver settings for small JVMs: executors that fit into the workers, one on each, with little JIT
+        compilation, which does not pay within a minute.
+        """
         return {
             "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
             "spark.driver.memory": "512m",
@@ -173,18 +176,18 @@ class SparkCluster:
             "spark.executor.cores": str(self.cores),
         }
 
-    # --- what can happen to a machine ---
+    # --- failures of a machine ---
 
     def kill_worker(self, index: int) -> None:
-        """Kill worker `index` with -9, with its executors: the machine is gone."""
+        """Kill worker `index` with -9, with its executors: the machine has failed."""
         self.workers[index].kill()
 
     def restart_worker(self, index: int) -> None:
-        """The machine is back, with the disk it had."""
+        """The machine is back, with its previous disk."""
         self.workers[index].restart()
 
     def lose_disk(self, index: int) -> None:
-        """Remove what the killed worker's disk holds."""
+        """Remove the contents of the killed worker's disk."""
         worker = self.workers[index]
         assert not worker.is_running(), f"worker {index} runs: kill it first"
         for folder in (worker.local_folder, worker.temporary_folder, worker.folder / "work"):
@@ -199,11 +202,11 @@ class SparkCluster:
         return killed
 
     def executor_ids(self) -> list[str]:
-        """The executors that run now, on any worker."""
+        """The running executors of all workers."""
         return sorted((number for worker in self.workers for number in worker.executors()), key=int)
 
     def wait_for_executors(self, count: int, timeout_s: float = PATIENCE_S) -> list[str]:
-        """Wait until so many executors run; their ids."""
+        """Wait until this many executors run; returns their ids."""
         deadline = time.monotonic() + timeout_s
         while len(found := self.executor_ids()) != count:
             assert time.monotonic() < deadline, f"{len(found)} executors run, {count} expected"
@@ -211,6 +214,6 @@ class SparkCluster:
         return found
 
     def executor_logs(self) -> str:
-        """The ends of what executors have printed: for a test that failed."""
+        """The ends of the executors' output: for a test that failed."""
         files = sorted(self.folder.glob("worker-*/work/*/*/stderr"))
         return "\n".join(f"--- {file}\n{file.read_text(errors='replace')[-2000:]}" for file in files)

@@ -1,7 +1,7 @@
-"""A way to a server that tests can cut, mend, slow down and stop up.
+"""A TCP proxy to a server that tests can cut, mend, slow down and stall.
 
-Bytes are passed on as they come, by one thread with an event loop. `cut()` resets what is connected and every new
-connection; `stall()` keeps connections and lets nothing through, as a lost network does; `mend()` ends both.
+Bytes are forwarded as they arrive, by one thread with an event loop. `cut()` resets existing and new connections;
+`stall()` keeps connections open and forwards nothing, like a lost network; `mend()` ends both.
 """
 
 from __future__ import annotations
@@ -40,28 +40,28 @@ class TcpProxy(LoopProxy):
         return f"{HOST}:{self.port}"
 
     def cut(self) -> None:
-        """Reset all connections, and each new one until it is mended."""
+        """Reset all connections, and each new one until `mend`."""
         self._run(self._cut())
 
     def stall(self) -> None:
-        """Let nothing through, in neither direction. Connections stay; new ones are accepted and hear nothing."""
+        """Forward nothing, in either direction. Connections stay open; new ones are accepted and receive nothing."""
         self._run(self._set_flow(False))
 
     def mend(self) -> None:
-        """Let everything through again. What was stalled arrives; what was cut stays cut and may connect again."""
+        """Forward everything again. Stalled data arrives; cut connections stay closed, and clients may reconnect."""
         self._is_cut = False
         self._budget = None
         self._run(self._set_flow(True))
 
     def cut_after(self, count_bytes: int) -> None:
-        """Cut after so many more bytes from clients to the server have gone through: in the middle of a request."""
+        """Cut after this many more bytes from clients to the server: in the middle of a request."""
         self._budget = count_bytes
 
     def is_cut(self) -> bool:
         return self._is_cut
 
     def drop(self) -> None:
-        """Reset all connections, once. New ones are let through."""
+        """Reset all connections, once. New ones are forwarded."""
         self._run(self._reset_all())
 
     # --- in the loop ---

@@ -1,4 +1,4 @@
-"""A query server in a child process, so that what hostile clients cost it can be seen from outside."""
+"""A query server in a child process, so that the resources that hostile clients use can be measured from outside."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GROWN_MAX_BYTES = 64 << 20
 
 
 class Child:
-    """The server, and what it uses."""
+    """The server, and its resources."""
 
     def __init__(self, url: str, flight_url: str, process: psutil.Process) -> None:
         self.url, self.flight_url, self.process = url, flight_url, process
@@ -45,7 +45,7 @@ class Child:
         return int(httpx.get(f"{self.url}{self.path}/states/total/keys/a", timeout=PATIENCE_S).json()["value"])
 
     def flown(self, state: str, *batches: pa.RecordBatch, compression: str | None = None) -> pa.Table:
-        """What one exchange gives."""
+        """The result of one exchange."""
         with flight.connect(self.flight_url) as client:
             descriptor = flight.FlightDescriptor.for_command(json.dumps({"state": state}).encode())
             writer, reader = client.do_exchange(descriptor)
@@ -58,7 +58,7 @@ class Child:
 
     @contextmanager
     def unharmed(self) -> Iterator[None]:
-        """Within it others are answered all the time and memory stays; afterwards nothing is left behind."""
+        """Within the block, other clients are always answered and memory is bounded; afterwards nothing leaks."""
         assert self.answer() == 4
         assert self.flown("total", keys("a"))["value"].to_pylist() == [4]
         files, threads = self.used()

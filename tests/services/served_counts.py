@@ -1,7 +1,7 @@
-"""A job that counts, in memory, as a query server serves it: tests decide when an epoch is committed and what is in it.
+"""A counting job, in memory, as a query server sees it: tests decide when an epoch is committed and with which values.
 
-It stands for `millstream.query`, whose own tests run jobs. What is tested with it is all that lies between a client and
-the library: HTTP, Flight, rights, limits, replicas.
+It replaces `millstream.query`, whose own tests run jobs. Tests with it cover everything between a client and the
+library: HTTP, Flight, rights, limits, replicas.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class CountedEpoch:
 
     @property
     def asked(self) -> int:
-        """How many keys were read by `get_many` so far."""
+        """The number of keys read by `get_many` so far."""
         return sum(self._portions)
 
     def get_many(self, state: str, keys: Sequence[Any]) -> list[Any]:
@@ -90,10 +90,10 @@ class CountedJob:
         ]
         self._states = {state.name: state for state in states}
         self._epochs: list[CountedEpoch] = []
-        self.gone = 0  # so many of the first are not retained
+        self.gone = 0  # this many of the first are not retained
 
     def commit(self, *, is_slow: bool = False, **values: dict[Any, Any]) -> int:
-        """One epoch more, with these values besides those of the epoch before."""
+        """Commit an epoch with these values in addition to those of the previous one."""
         number = len(self._epochs) + 1
         before = self._epochs[-1].values if self._epochs else {}
         merged = {name: {**before.get(name, {}), **values.get(name, {})} for name in self._states}
@@ -110,7 +110,7 @@ class CountedJob:
         pass
 
     def known_newest(self, is_sought: bool = False) -> None:
-        """Nothing is answered on the spot."""
+        """Nothing has a fast path."""
 
     def newest(self) -> CountedEpoch:
         if not self._epochs:

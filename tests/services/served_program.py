@@ -1,6 +1,8 @@
-"""A real job with states of every kind, and a server of it: in this process, or in a child whose memory can be watched.
+"""A real job with states of every kind, and its query server: in this process, or in a child whose memory can be
+measured.
 
-`python served_program.py '{"header_timeout_s": 1}'` serves with those limits until its input ends, and says where.
+`python served_program.py '{"header_timeout_s": 1}'` serves with those limits until its input ends, and prints its
+address.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ def served() -> query.JobView:
 
 def main() -> None:
     limits: dict[str, Any] = json.loads(sys.argv[1])
-    # All key groups, but named: so it is looked whether keys are held here.
+    # All key groups, but explicitly: so ownership of keys is checked.
     settings = ServerSettings(port=0, flight_port=0, key_groups=range(128), limits=Limits(**limits))
     with QueryServer(served(), settings) as server:
         print(json.dumps({"url": server.url, "flight_url": server.flight_url}), flush=True)

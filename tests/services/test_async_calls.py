@@ -1,7 +1,7 @@
 """Asynchronous calls against a real HTTP service: slow, failing, hanging, answering out of order.
 
-The service runs in this process, on an event loop and a thread of its own, and remembers what it was asked; the client
-speaks HTTP over asyncio's streams. What is asked says how the service behaves, so every test scripts its own.
+The service runs in this process, on an event loop and a thread of its own, and records its requests; the client speaks
+HTTP over asyncio's streams. A request specifies the service's behaviour, so every test scripts its own.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Service:
     `ok`        200
     `fail-K`    503 to the first K requests for n
     `empty-K`   200 without a body to the first K
-    `after-K`   200 when K different numbers have been asked for
+    `after-K`   200 once K different numbers have been requested
     `hang`      never answers
     """
 
@@ -78,7 +78,7 @@ class Service:
             writer.write((head + body).encode())
             await writer.drain()
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            pass  # the client went away, because its time-out came, or the test is over
+            pass  # the client has disconnected after its time-out, or the test is over
         finally:
             self.at_once -= 1
             writer.close()
@@ -110,7 +110,7 @@ class Unavailable(Exception):
 
 
 class Ask(AsyncFunction[int, int]):
-    """Asks the service; how it shall behave is said per number by `delay_ms` and `behaviour`."""
+    """Calls the service; `delay_ms` and `behaviour` specify its behaviour per number."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class Ask(AsyncFunction[int, int]):
 
 
 def scattered(number: int) -> int:
-    """Delays that turn neighbours around."""
+    """Delays that reverse neighbours."""
     return (number * 7919) % 13
 
 
@@ -177,7 +177,7 @@ def test_ordered_results_are_in_the_order_of_their_records_though_answers_are_no
     assert service.asked == Counter(NUMBERS)
 
 
-def test_unordered_results_come_as_they_are_answered_and_each_once(service: Service) -> None:
+def test_unordered_results_are_emitted_in_the_order_of_answers_each_once(service: Service) -> None:
     first_comes_late = Ask(service, behaviour=lambda number: "after-40" if number == 0 else "ok")
     result = through(first_comes_late, Script(NUMBERS), wait=AsyncDataStream.unordered_wait, capacity=10)
     assert result["out"].index(0) >= 30, "when the last call began, all but ten were done"
@@ -197,13 +197,13 @@ def test_the_answer_is_the_same_at_any_parallelism_and_epoch_size(
     assert sorted(result["out"]) == NUMBERS
 
 
-def test_no_more_calls_than_the_capacity_are_under_way_and_it_is_used(service: Service) -> None:
+def test_concurrent_calls_use_the_capacity_and_never_exceed_it(service: Service) -> None:
     through(Ask(service, scattered, lambda number: "after-8"), Script(NUMBERS), capacity=8)
     assert service.most_at_once == 8
 
 
-def test_calls_of_several_batches_are_under_way_together(service: Service) -> None:
-    """Three splits of one epoch are three batches: none waits for the one before."""
+def test_calls_of_several_batches_run_concurrently(service: Service) -> None:
+    """Three splits of one epoch are three batches: none waits for the previous one."""
     through(Ask(service, behaviour=lambda number: "after-3"), Script([1], [2], [3]))
     assert service.most_at_once == 3
 
@@ -227,7 +227,7 @@ AT_ONCE_MIN = 6
 
 
 class FirstWaits(AsyncFunction[int, int]):
-    """The first record answers when the others have come as far as they can, and says how far that was."""
+    """The first record is answered when the others have progressed as far as they can, with that progress."""
 
     def open(self, runtime_context: Any) -> None:
         self.begun = 0
@@ -243,7 +243,7 @@ class FirstWaits(AsyncFunction[int, int]):
         return [self.begun]
 
 
-def test_results_that_wait_for_an_earlier_one_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_waiting_for_an_earlier_one_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("millstream.runtime.operators.epoch_calls._OUT_OF_ORDER_MAX", 5)
     monkeypatch.setattr("millstream.runtime.operators.epoch_calls._FINISHED_MAX", 2)
     begun, *rest = through(FirstWaits(), Script(NUMBERS), capacity=4)["out"]
@@ -252,7 +252,7 @@ def test_results_that_wait_for_an_earlier_one_do_not_pile_up(monkeypatch: pytest
 
 
 class Spread(AsyncFunction[int, int]):
-    """As many results as the number says."""
+    """As many results as the number's value."""
 
     async def async_invoke(self, value: int) -> list[int]:
         await asyncio.sleep(0)
@@ -287,7 +287,7 @@ def test_a_keyed_stream_keeps_its_keys_together_and_chains_with_what_follows(ser
 
 
 class Replies(AsyncFunction[tuple[int, int, int], int]):
-    """A record says how long its answer takes, how many results it has, and what they are."""
+    """A record specifies the delay of its answer, and its results."""
 
     async def async_invoke(self, value: tuple[int, int, int]) -> list[int]:
         delay_ms, count, number = value
@@ -304,7 +304,7 @@ class Replies(AsyncFunction[tuple[int, int, int], int]):
     crash_at=st.integers(0, 30),
     ordered=st.booleans(),
 )
-def test_any_calls_give_what_a_flat_map_gives(
+def test_any_calls_emit_the_same_results_as_a_flat_map(
     records: list[tuple[int, int]], capacity: int, epoch_records: int, crash_at: int, ordered: bool
 ) -> None:
     script: list[Any] = [(*record, number) for number, record in enumerate(records)]
@@ -328,7 +328,7 @@ def test_a_failing_service_fails_the_job_with_the_record_and_the_users_traceback
     assert "asyncio/" not in error.report and "millstream/runtime" not in error.report, "only the user's own frames"
 
 
-def test_a_service_that_fails_at_first_is_asked_again_and_nothing_is_lost(service: Service) -> None:
+def test_a_service_that_fails_at_first_is_retried_and_nothing_is_lost(service: Service) -> None:
     result = through(
         Ask(service, scattered, lambda number: f"fail-{number % 3}"),
         Script(NUMBERS),
@@ -339,7 +339,7 @@ def test_a_service_that_fails_at_first_is_asked_again_and_nothing_is_lost(servic
     assert all(service.asked[number] == 1 + number % 3 for number in NUMBERS)
 
 
-def test_retries_come_to_an_end(service: Service) -> None:
+def test_retries_are_limited(service: Service) -> None:
     retry = AsyncRetryStrategy.exponential_backoff(3, 1, 10, 2.0, None, has_exception_predicate)
     wait = AsyncDataStream.unordered_wait_with_retry
     error = fails(Ask(service, behaviour=lambda number: "fail-99"), Script([7]), wait=wait, retry=retry)
@@ -347,14 +347,14 @@ def test_retries_come_to_an_end(service: Service) -> None:
     assert service.asked[7] == 4, "once, and three times more"
 
 
-def test_an_error_that_the_strategy_does_not_name_is_not_tried_again(service: Service) -> None:
+def test_an_error_outside_the_strategy_is_not_retried(service: Service) -> None:
     retry = AsyncRetryStrategy.fixed_delay(3, 1, None, lambda error: isinstance(error, KeyError))
     wait = AsyncDataStream.ordered_wait_with_retry
     fails(Ask(service, behaviour=lambda number: "fail-1"), Script([7]), wait=wait, retry=retry)
     assert service.asked[7] == 1
 
 
-def test_a_result_can_call_for_another_try_and_the_last_one_counts(service: Service) -> None:
+def test_a_result_can_trigger_a_retry_and_the_last_one_counts(service: Service) -> None:
     result = through(
         Ask(service, behaviour=lambda number: f"empty-{number}"),
         Script([1, 2, 3]),
@@ -365,7 +365,7 @@ def test_a_result_can_call_for_another_try_and_the_last_one_counts(service: Serv
     assert service.asked == Counter({1: 2, 2: 3, 3: 3})
 
 
-def test_a_call_that_hangs_fails_the_job_when_its_time_is_over(service: Service) -> None:
+def test_a_hanging_call_fails_the_job_after_its_time_out(service: Service) -> None:
     hangs = Ask(service, behaviour=lambda number: "hang" if number == 2 else "ok")
     error = fails(hangs, Script([1, 2, 3]), timeout=Time.milliseconds(2000))
     assert "TimeoutError: the asynchronous call for 2 took too long" in error.report
@@ -377,13 +377,13 @@ class AskOrGuess(Ask):
         return [-value]
 
 
-def test_timeout_says_what_takes_the_place_of_late_results(service: Service) -> None:
+def test_timeout_replaces_late_results(service: Service) -> None:
     hangs = AskOrGuess(service, behaviour=lambda number: "hang" if number % 2 else "ok")
     result = through(hangs, Script([1, 2, 3, 4]), timeout=Time.milliseconds(3000))
     assert result["out"] == [-1, 2, -3, 4]
 
 
-def test_the_time_is_for_all_tries_together(service: Service) -> None:
+def test_the_time_out_covers_all_retries_together(service: Service) -> None:
     result = through(
         AskOrGuess(service, behaviour=lambda number: "fail-9999"),
         Script([5]),
@@ -423,7 +423,7 @@ def test_a_time_out_of_the_users_own_client_is_an_error_like_others() -> None:
     assert "TimeoutError: of the client" in fails(OwnTimeout(), Script([1])).report
 
 
-def test_a_failed_epoch_leaves_what_was_committed(service: Service) -> None:
+def test_a_failed_epoch_leaves_earlier_commits_unchanged(service: Service) -> None:
     function = Ask(service, behaviour=lambda number: "fail-1" if number == 3 else "ok")
     fails(function, Script([1, 2, EPOCH, 3]), store="async-failed")
     assert service.asked[1] == 1
@@ -438,7 +438,7 @@ TOLD: list[str] = []
 
 
 class SharesAClient(AsyncFunction[int, int]):
-    """What is made in open() belongs to the loop the calls run on."""
+    """An object created in open() belongs to the loop of the calls."""
 
     async def open(self, runtime_context: Any) -> None:  # type: ignore[override]
         self.loop, self.lock = asyncio.get_running_loop(), asyncio.Lock()
@@ -466,7 +466,7 @@ class FailsToOpen(SharesAClient):
         raise OSError("nobody answers")
 
 
-def test_what_open_raises_fails_the_job_and_leaves_no_thread_behind() -> None:
+def test_an_exception_in_open_fails_the_job_and_leaves_no_thread_behind() -> None:
     assert "nobody answers" in fails(FailsToOpen(), Script([1])).report
     assert not _threads()
 
@@ -479,7 +479,7 @@ def test_no_thread_is_left_when_the_job_has_ended_or_was_stopped(service: Servic
     gc.collect()
     deadline_s = time.monotonic() + 60
     while time.monotonic() < deadline_s and _threads():
-        time.sleep(0.01)  # a loop that is told to stop does so at its next step
+        time.sleep(0.01)  # a stopped loop stops at its next step
     assert not _threads()
 
 
@@ -503,7 +503,7 @@ def fails_when_calls_are_under_way(number: int) -> int:
     return 1 // 0
 
 
-def test_calls_of_an_attempt_that_failed_elsewhere_are_cancelled() -> None:
+def test_calls_of_an_attempt_that_failed_in_another_task_are_cancelled() -> None:
     TOLD.clear()
 
     def build(env: StreamExecutionEnvironment) -> None:
@@ -525,7 +525,7 @@ class NoList(AsyncFunction[int, int]):
         return value  # type: ignore[return-value]
 
 
-def test_a_result_that_is_no_list_is_refused_with_its_record() -> None:
+def test_a_result_that_is_no_list_is_rejected_with_its_record() -> None:
     report = fails(NoList(), Script([5])).report
     assert "async_invoke() returned 5 (int), expected a list of results. Return [value] for one" in report
     assert "  record    5" in report
@@ -537,7 +537,7 @@ class WrongType(AsyncFunction[int, Any]):
         return ["five"]
 
 
-def test_a_result_of_another_type_than_declared_is_refused() -> None:
+def test_a_result_of_another_type_than_declared_is_rejected() -> None:
     assert "  record    'five'" in fails(WrongType(), Script([5])).report
 
 
@@ -570,7 +570,7 @@ class Blocks(AsyncFunction[int, int]):
         return [value]
 
 
-def test_a_function_that_blocks_the_loop_is_named_in_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_function_that_blocks_the_loop_is_reported_in_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         result = through(Blocks(1.2), Script([1]))
     assert result["out"] == [1]
@@ -608,7 +608,7 @@ class Plain(MapFunction):
         ({"output_type": Types.LONG}, "Call it: Types.NAME"),
     ],
 )
-def test_a_wrong_argument_is_refused_at_the_users_line(wrong: dict[str, Any], words: str) -> None:
+def test_a_wrong_argument_is_rejected_at_the_users_line(wrong: dict[str, Any], words: str) -> None:
     given: dict[str, Any] = {
         "data_stream": StreamExecutionEnvironment().from_collection([1]),
         "async_function": NoList(),
@@ -620,7 +620,7 @@ def test_a_wrong_argument_is_refused_at_the_users_line(wrong: dict[str, Any], wo
     assert str(caught.value).endswith(")") and HERE in str(caught.value)
 
 
-def test_a_retry_strategy_that_cannot_travel_is_named() -> None:
+def test_an_unpicklable_retry_strategy_is_reported() -> None:
     lock = threading.Lock()
     retry = AsyncRetryStrategy.fixed_delay(1, 1, None, lambda error: lock.locked())
     with pytest.raises(ProgramError, match="cannot be pickled"):
@@ -637,7 +637,7 @@ def test_the_example_of_the_page_runs() -> None:
     assert result[out] == [("tea", 3), ("bread", 5)]
 
 
-def test_the_plan_says_how_calls_are_made() -> None:
+def test_the_plan_shows_the_settings_of_calls() -> None:
     env = StreamExecutionEnvironment()
     retry = AsyncRetryStrategy.fixed_delay(1, 1)
     numbers = env.from_collection([1])

@@ -1,5 +1,5 @@
-"""What can be wrong with a question, or with what it is asked of: each has a status and a code of its own, and a
-sentence that says what exists and what to do. A real job, its store on disk, a real server.
+"""Every possible error of a query has a status, a code and a sentence that lists what exists and the next step. A
+real job, its store on disk, a real server.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ VALUE = "/states/total/keys/a"
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    """The store of a job that has ended: `total` of key a is 1, 3 and 6 at epochs 1, 2 and 3."""
+    """The store of a finished job: `total` of key a is 1, 3 and 6 at epochs 1, 2 and 3."""
     name = f"query-bad-input-{next(STORES)}"
     run(keeping(("a", 1), EPOCH, ("a", 2), EPOCH, ("a", 3), key_type=Types.STRING()), store=name, job_name="clicks")
     memory, folder = open_store(f"memory://{name}"), open_store(str(tmp_path / "a-machine-s-own-folder"))
@@ -54,7 +54,7 @@ def served(store: Store, view: query.JobView | None = None, **settings: Any) -> 
 
 
 def refused(answer: httpx.Response, status: int, code: str, *words: str) -> None:
-    """The answer says no in this way, and nothing of this machine."""
+    """The response is this rejection, and contains nothing about this machine."""
     said = answer.json()
     assert (answer.status_code, said["error"]) == (status, code), said
     for word in words:
@@ -62,7 +62,7 @@ def refused(answer: httpx.Response, status: int, code: str, *words: str) -> None
     assert "a-machine-s-own-folder" not in said["message"], said
 
 
-# --- what is not there ----------------------------------------------------------------------------------------------
+# --- absent ---------------------------------------------------------------------------------------------------------
 
 
 def test_an_unknown_job(store: Store) -> None:
@@ -100,10 +100,10 @@ def test_a_key_group_that_no_replica_holds(store: Store) -> None:
                 ask()
 
 
-# --- which epoch ----------------------------------------------------------------------------------------------------
+# --- epochs ---------------------------------------------------------------------------------------------------------
 
 
-def test_an_epoch_that_is_collected_and_one_that_is_not_there_yet(store: Store) -> None:
+def test_a_collected_epoch_and_a_future_one(store: Store) -> None:
     store.delete(manifest_name(1))
     with served(store) as client:
         gone = client.get(VALUE, params={"epoch": 1})
@@ -115,7 +115,7 @@ def test_an_epoch_that_is_collected_and_one_that_is_not_there_yet(store: Store) 
             assert (caught.value.status, caught.value.code) == (410, "epoch-gone")
 
 
-def test_a_clock_that_is_ahead_and_a_time_before_all_that_is_kept(store: Store) -> None:
+def test_a_time_in_the_future_and_one_before_all_retained_epochs(store: Store) -> None:
     with served(store) as client:
         ahead = client.get(VALUE, params={"time": "2999-01-01T00:00:00Z"})
         refused(ahead, 422, "ahead-of-clock", "ahead of this server's clock", "Correct the clock")
@@ -124,7 +124,7 @@ def test_a_clock_that_is_ahead_and_a_time_before_all_that_is_kept(store: Store) 
         refused(client.get(VALUE, params={"time": "yesterday"}), 422, "bad-question", "ISO 8601")
 
 
-def test_a_client_whose_clock_is_wrong_is_answered_as_any_other(store: Store) -> None:
+def test_a_client_with_a_wrong_clock_is_answered_like_any_other(store: Store) -> None:
     years_s = 30 * 365 * 86_400.0
     view = query.open(store.url)
     with QueryServer(view, ServerSettings(port=0), view.store):
@@ -159,7 +159,7 @@ def test_a_store_that_is_emptied_under_a_server(store: Store) -> None:
         assert client.get(VALUE).json()["value"] == 6
         for file in store.list(""):
             store.delete(file)
-        assert client.get(VALUE).json()["value"] == 6  # what is open stays right
+        assert client.get(VALUE).json()["value"] == 6  # open snapshots stay correct
         refused(client.get(VALUE, params={"epoch": 2}), 410, "epoch-gone", "it has none")
         refused(client.get(VALUE, params={"time": "1000"}), 410, "epoch-gone", "it has none any more")
 
@@ -173,17 +173,17 @@ def test_a_manifest_that_is_cut_short(store: Store, caplog: pytest.LogCaptureFix
         refused(client.get(VALUE), 500, "store-damaged")
         assert caplog.text.count("is damaged: it is cut short") == 1 and "intact epoch is 3" in caplog.text
         store.put(name, data)
-        assert client.get(VALUE).json()["value"] == 6  # mended, it is read again
+        assert client.get(VALUE).json()["value"] == 6  # restored, it is read again
 
 
-def test_a_newer_manifest_that_is_cut_short_is_told_of_whoever_asks(store: Store) -> None:
+def test_a_truncated_newer_manifest_is_reported_to_every_client(store: Store) -> None:
     name = store.list(MANIFESTS)[-1]
     data = store.get(name)
     store.delete(name)
     with served(store) as client:
         assert client.get(VALUE, params={"key_format": "text"}).json()["epoch"] == 3
         store.put(name, data[: len(data) // 2])
-        time.sleep(0.2)  # so long ago that the folder's time tells of any change
+        time.sleep(0.2)  # long ago, so that the folder's mtime shows any change
         answers = [client.get(VALUE, params={"key_format": "text"}) for _ in range(5)]
         assert {answer.status_code for answer in answers} == {500}
         store.put(name, data)
@@ -213,7 +213,7 @@ class AwayStore(LocalStore):
         return super().list(prefix)
 
 
-def test_a_store_that_is_away(store: Store, tmp_path: Path) -> None:
+def test_an_unreachable_store(store: Store, tmp_path: Path) -> None:
     from millstream.query.job_lookup import open_store_of_job
 
     away = AwayStore(tmp_path / "a-machine-s-own-folder")
@@ -230,10 +230,10 @@ def test_a_store_that_is_away(store: Store, tmp_path: Path) -> None:
         refused(client.get(VALUE, params={"epoch": 1}), 503, "store", "not in memory")
 
 
-# --- who asks -------------------------------------------------------------------------------------------------------
+# --- clients --------------------------------------------------------------------------------------------------------
 
 
-def test_a_token_that_is_missing_or_wrong_or_opens_something_else(store: Store, tmp_path: Path) -> None:
+def test_a_missing_or_wrong_token_and_one_for_another_state(store: Store, tmp_path: Path) -> None:
     tokens = tmp_path / "tokens.json"
     tokens.write_text(json.dumps({"dash": {"token": TOKEN, "states": ["seen"]}}))
     with served(store, rights=read_rights(tokens)) as client:

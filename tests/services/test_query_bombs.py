@@ -1,5 +1,6 @@
-"""A query server of a store that is full of bombs (`inputs/bombs.py`) answers typed values, rejects the others, and
-unpickles nothing, whether the query arrives by HTTP, by Flight or through the client."""
+"""A query server of a store full of pickle bombs (`inputs/bombs.py`) answers typed values, rejects the others, and
+unpickles nothing, for queries by HTTP, by Flight and through the client.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ def server(marker: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.mark.parametrize("name", [*PICKLED, *(f"keeper::{name}" for name in PICKLED)])
-def test_http_refuses_pickles_however_deep_inside_a_type_they_are(name: str, server: QueryServer, marker: Path) -> None:
+def test_http_rejects_pickles_at_any_depth_of_a_type(name: str, server: QueryServer, marker: Path) -> None:
     with httpx.Client(base_url=f"{server.url}/v1/jobs/bombs") as http:
         paths = ("/keys/a", "/keys/a?epoch=1", "/windows/a", "/series/a", "/scan", "/watch/a")
         answers = [http.get(f"/states/{name}{path}") for path in paths]
@@ -54,7 +55,7 @@ def test_http_refuses_pickles_however_deep_inside_a_type_they_are(name: str, ser
     assert not marker.exists()
 
 
-def test_flight_refuses_them_and_answers_the_rest(server: QueryServer, marker: Path) -> None:
+def test_flight_rejects_pickles_and_answers_the_rest(server: QueryServer, marker: Path) -> None:
     keys = pa.table({"key": ["a"]})
     with flight.connect(server.flight_url) as client:
         for name in [*PICKLED, "typed"]:
@@ -76,7 +77,7 @@ def test_flight_refuses_them_and_answers_the_rest(server: QueryServer, marker: P
     assert not marker.exists()
 
 
-def test_the_client_tells_the_refusal(server: QueryServer, marker: Path) -> None:
+def test_the_client_reports_the_rejection(server: QueryServer, marker: Path) -> None:
     with QueryClient([server.url]) as client:
         for name in PICKLED:
             with pytest.raises(QueryRefusedError, match="without a declared type") as caught:
@@ -90,7 +91,7 @@ def test_the_client_tells_the_refusal(server: QueryServer, marker: Path) -> None
 
 
 class Last(KeyedProcessFunction):
-    """Keeps the last number of a key: as a value of any type first, as a number later."""
+    """Stores the last number of a key: first untyped, later as a number."""
 
     def __init__(self, descriptor: ValueStateDescriptor) -> None:
         self.descriptor = descriptor
@@ -102,7 +103,7 @@ class Last(KeyedProcessFunction):
         self.last.update(value[1])
 
 
-def test_a_type_that_is_declared_later_opens_no_epoch_of_the_past_and_closes_no_other_state() -> None:
+def test_a_later_declared_type_affects_neither_earlier_epochs_nor_other_states() -> None:
     pair = Types.TUPLE([Types.STRING(), Types.LONG()])
     descriptors = [
         ValueStateDescriptor("last", Types.PICKLED_BYTE_ARRAY()),

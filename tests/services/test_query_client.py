@@ -1,4 +1,6 @@
-"""A client and several servers on this machine: keys find their server, and dead, slow or stale ones do no harm."""
+"""A client and several servers on this machine: keys are routed to their server; dead, slow or stale ones do no
+harm.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,7 @@ def counting(n: int = 1) -> CountedJob:
     return job
 
 
-def test_a_key_is_asked_for_where_its_key_group_is() -> None:
+def test_a_key_is_requested_from_the_server_of_its_key_group() -> None:
     job = counting()
     store = new_store(job)
     with serve(job, store, LOW), serve(job, store, HIGH), QueryClient(store.url) as client:
@@ -72,7 +74,7 @@ def test_a_key_is_asked_for_where_its_key_group_is() -> None:
         assert len(client.scan("totals", prefix="key 1", limit=5)) == 5
 
 
-def test_many_keys_of_servers_that_are_not_equally_far_belong_to_one_epoch() -> None:
+def test_many_keys_of_servers_at_different_epochs_belong_to_one_epoch() -> None:
     ahead, behind = counting(3), counting(2)
     store = new_store(ahead)
     with serve(ahead, store, LOW), serve(behind, store, HIGH), QueryClient(store.url) as client:
@@ -80,7 +82,7 @@ def test_many_keys_of_servers_that_are_not_equally_far_belong_to_one_epoch() -> 
         assert {(answer.epoch, answer.value) for answer in answers} == {(2, 2)}
 
 
-def test_several_states_are_read_at_one_epoch_from_servers_that_are_not_equally_far() -> None:
+def test_several_states_are_read_at_one_epoch_from_servers_at_different_epochs() -> None:
     ahead, behind = CountedJob(), CountedJob()
     for job, epochs in ((ahead, 3), (behind, 2)):
         for n in range(1, epochs + 1):
@@ -102,7 +104,7 @@ def test_several_states_are_read_at_one_epoch_from_servers_that_are_not_equally_
         assert caught.value.code == "unknown-state"
 
 
-def test_more_keys_and_states_than_a_request_may_have_are_asked_for_in_several() -> None:
+def test_keys_and_states_beyond_the_request_limit_are_split_into_several_requests() -> None:
     rows = [(0, f"{i}") for i in range(12_000)] + [(n, "x") for n in range(1, 250)]
     bodies = list(bodies_of([f"state {n}" for n in range(250)], rows))
     assert max(sum(len(read["keys"]) for read in body["reads"]) for body in bodies) == 5_000
@@ -111,7 +113,7 @@ def test_more_keys_and_states_than_a_request_may_have_are_asked_for_in_several()
     assert asked == [(f"state {n}", key) for n, key in rows]
 
 
-def test_halves_that_take_over_from_a_whole_server_answer_what_was_asked_of_it() -> None:
+def test_servers_of_halves_take_over_the_queries_of_a_server_of_all_keys() -> None:
     job = counting()
     store = new_store(job)
     whole = serve(job, store).start()
@@ -122,7 +124,7 @@ def test_halves_that_take_over_from_a_whole_server_answer_what_was_asked_of_it()
             assert [answer.value for answer in client.get_many("totals", KEYS)] == [1] * len(KEYS)
 
 
-def test_answers_never_go_back_though_another_server_lags() -> None:
+def test_answers_never_go_backwards_at_a_lagging_server() -> None:
     ahead, behind = counting(3), counting(2)
     store = new_store(ahead)
     with serve(behind, store), QueryClient(store.url) as client:
@@ -133,7 +135,7 @@ def test_answers_never_go_back_though_another_server_lags() -> None:
                 client.get("totals", KEYS[0])
             assert {client.get("totals", KEYS[0]).epoch for _ in range(6)} == {3}
         threading.Timer(0.3, lambda: behind.commit(totals={KEYS[0]: 3})).start()
-        assert client.get("totals", KEYS[0]).value == 3  # waits until the one that is left has come so far
+        assert client.get("totals", KEYS[0]).value == 3  # waits until the remaining server has reached this epoch
 
 
 def test_a_dead_server_costs_no_answer() -> None:
@@ -147,7 +149,7 @@ def test_a_dead_server_costs_no_answer() -> None:
         assert [client.get("totals", KEYS[0]).value for _ in range(5)] == [1] * 5
 
 
-def test_a_slow_server_is_overtaken_by_another() -> None:
+def test_a_slow_server_is_hedged_by_another() -> None:
     slow, quick = counting(), counting()
     slow.newest().gate.clear()
     store = new_store(quick)
@@ -156,7 +158,7 @@ def test_a_slow_server_is_overtaken_by_another() -> None:
         slow.newest().gate.set()
 
 
-def test_a_client_closed_while_a_slow_server_is_asked_lets_connections_go_when_that_one_answers() -> None:
+def test_a_client_closed_during_a_slow_request_releases_its_connections_afterwards() -> None:
     slow, quick = counting(), counting()
     slow.newest().gate.clear()
     store = new_store(quick)
@@ -214,14 +216,14 @@ def test_replacing_servers_one_after_the_other_loses_no_query() -> None:
     assert max(seen) == 5
 
 
-def test_one_address_is_enough_to_find_all_servers() -> None:
+def test_one_address_is_enough_to_discover_all_servers() -> None:
     job = counting()
     store = new_store(job)
     with serve(job, store, LOW) as low, serve(job, store, HIGH), QueryClient([low.url]) as client:
         assert {answer.value for answer in client.get_many("totals", KEYS)} == {1}
 
 
-def test_a_key_group_that_nobody_holds_is_named() -> None:
+def test_a_key_group_without_a_server_is_reported() -> None:
     job = counting()
     store = new_store(job)
     nobody = pytest.raises(NoServerError, match="that holds key group")
@@ -229,13 +231,13 @@ def test_a_key_group_that_nobody_holds_is_named() -> None:
         client.get_many("totals", KEYS)
 
 
-def test_without_servers_the_client_says_how_to_start_one() -> None:
+def test_without_servers_the_error_explains_how_to_start_one() -> None:
     store = new_store(counting())
     with QueryClient(store.url, timeout_s=0.2) as client, pytest.raises(NoServerError, match="millstream query-server"):
         client.get("totals", "x")
 
 
-def test_what_every_server_would_refuse_is_refused_at_once() -> None:
+def test_a_query_invalid_at_every_server_is_rejected_without_retries() -> None:
     job = counting()
     store = new_store(job)
     rights = Rights({hashlib.sha256(b"a-token-of-some-length").digest(): Reader("dash", ("tot*",))})
@@ -252,7 +254,7 @@ def test_what_every_server_would_refuse_is_refused_at_once() -> None:
             stranger.get("totals", "x")
 
 
-def test_a_watched_key_goes_on_at_another_server() -> None:
+def test_a_watch_continues_at_another_server() -> None:
     job = counting()
     store = new_store(job)
     first = serve(job, store).start()
@@ -266,7 +268,7 @@ def test_a_watched_key_goes_on_at_another_server() -> None:
         assert next(answers).value == 3
 
 
-def test_the_past_is_asked_for_by_epoch() -> None:
+def test_earlier_epochs_are_queried_by_number() -> None:
     job = counting(3)
     store = new_store(job)
     with serve(job, store), QueryClient(store.url) as client:
@@ -292,7 +294,7 @@ def test_columns_of_keys_are_answered_by_all_servers_together_at_one_epoch() -> 
         assert caught.value.code == "pickled-state"
 
 
-def test_a_server_without_flight_cannot_be_asked_for_columns() -> None:
+def test_columns_cannot_be_requested_from_a_server_without_flight() -> None:
     job = counting()
     store = new_store(job)
     nobody = pytest.raises(NoServerError, match="--flight-port")
@@ -300,16 +302,16 @@ def test_a_server_without_flight_cannot_be_asked_for_columns() -> None:
         client.get_columns("totals", pa.array(KEYS))
 
 
-# --- which server: decisions ----------------------------------------------------------------------------------------
+# --- choosing a server: decisions -----------------------------------------------------------------------------------
 
 
-def test_servers_that_failed_come_last_and_are_not_forgotten() -> None:
+def test_failed_servers_are_tried_last_and_not_dropped() -> None:
     places = [ServerPlace(name) for name in "abc"]
     order = in_order(places, [], {"a": 9.9, "b": 9.0}, 10.0, turn=0)
     assert [place.url for place in order] == ["c", "b", "a"]
 
 
-def test_keys_are_shared_out_to_as_few_servers_as_can_be() -> None:
+def test_keys_are_distributed_to_as_few_servers_as_possible() -> None:
     places = [ServerPlace("low", 0, 63), ServerPlace("all"), ServerPlace("high", 64, 127)]
     assert shares_of([1, 99, 2], places) == [[0, 1, 2]]
 
@@ -319,7 +321,7 @@ def test_keys_are_shared_out_to_as_few_servers_as_can_be() -> None:
 
 @contextmanager
 def served(*story: Any) -> Iterator[QueryClient]:
-    """A job that ran in memory, served as it is."""
+    """A job that ran in memory, with its server."""
     name = f"test-query-client-{next(STORES)}"
     run(keeping(*story), store=name)
     view = query.open(f"memory://{name}", allow_undeclared=True)
@@ -331,7 +333,7 @@ def served(*story: Any) -> Iterator[QueryClient]:
 
 
 @pytest.mark.parametrize("key_type", [None, Types.DOUBLE()], ids=repr)
-def test_a_key_is_found_by_whatever_equals_it_where_the_server_is_that_holds_it(key_type: Any) -> None:
+def test_a_key_is_routed_and_looked_up_by_any_equal_value(key_type: Any) -> None:
     name, nan = f"test-query-client-{next(STORES)}", nan_of((0xFFF8 << 48) + 3)
     items = [(0.0,), (nan,), (7.0,), EPOCH, (-0.0,), (float("nan"),), (1,)]
     counted("process", items, key_type, 2, store=name)
@@ -349,7 +351,7 @@ def test_a_key_is_found_by_whatever_equals_it_where_the_server_is_that_holds_it(
         assert client.get("count", True if key_type is None else 1.0).value == 1
 
 
-def test_states_of_a_job_are_answered_as_the_library_answers() -> None:
+def test_answers_of_servers_match_those_of_the_library() -> None:
     with served(("a", 1), ("b", 2), EPOCH, ("a", 5), EPOCH) as client:
         kinds = {state.name: state.kind for state in client.states()}
         assert kinds["total"] == "value" and kinds["seen"] == "list"
@@ -367,7 +369,7 @@ def test_states_of_a_job_are_answered_as_the_library_answers() -> None:
         assert any("::" in state.name for state in client.states())
 
 
-def test_the_page_on_queries_asks_servers_for_values_and_open_windows() -> None:
+def test_the_pages_queries_of_values_and_open_windows_run() -> None:
     name = f"test-query-client-{next(STORES)}"
     page = run_queries_page(name)
     view = query.open(f"memory://{name}")
@@ -384,7 +386,7 @@ def test_the_page_on_queries_asks_servers_for_values_and_open_windows() -> None:
 # --- the command ----------------------------------------------------------------------------------------------------
 
 
-def test_the_command_answers_until_it_is_told_to_stop(tmp_path: Path) -> None:
+def test_the_command_answers_until_it_is_stopped(tmp_path: Path) -> None:
     name = f"test-query-client-{next(STORES)}"
     run(keeping(("a", 1), EPOCH, ("a", 5), EPOCH), store=name)
     memory, folder = open_store(f"memory://{name}"), open_store(str(tmp_path))
@@ -421,7 +423,7 @@ def test_the_command_answers_until_it_is_told_to_stop(tmp_path: Path) -> None:
     assert folder.list("servers") == []
 
 
-def test_the_command_refuses_to_be_open_to_the_network_without_tokens(tmp_path: Path) -> None:
+def test_the_command_rejects_a_network_address_without_tokens(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "millstream.cli", "query-server", "--job", str(tmp_path), "--listen", "0.0.0.0:0"]
     refused = subprocess.run(command, capture_output=True, text=True, check=False)
     assert refused.returncode == 2

@@ -1,4 +1,4 @@
-"""What a query server of the open network must bear. It says what is wrong, lets go, and answers others meanwhile."""
+"""A query server exposed to hostile clients: it reports the error, disconnects, and keeps answering others."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def child() -> Iterator[Child]:
 
 
 def status_of(answer: bytes) -> int:
-    """The status of an HTTP answer; 0 if there was none."""
+    """The status of an HTTP response; 0 if there was none."""
     return int(answer[9:12]) if answer.startswith(b"HTTP/1.1 ") else 0
 
 
 def read_all(connection: socket.socket) -> bytes:
-    """All that comes until the other side ends."""
+    """All data until the other side closes."""
     answer = b""
     with suppress(ConnectionError):
         while part := connection.recv(1 << 16):
@@ -58,14 +58,14 @@ def head(path: str, *headers: str, method: str = "POST") -> bytes:
 # --- a gigabyte of keys ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("told", ["content-length: 1000000000", "transfer-encoding: chunked"])
-def test_a_gigabyte_of_keys_over_http_is_refused_before_it_is_read(child: Child, told: str) -> None:
+@pytest.mark.parametrize("body_of", ["content-length: 1000000000", "transfer-encoding: chunked"])
+def test_a_gigabyte_of_keys_over_http_is_rejected_before_it_is_read(child: Child, body_of: str) -> None:
     piece = b'"a",' * (1 << 18)
-    chunk = b"%x\r\n%s\r\n" % (len(piece), piece) if "chunked" in told else piece
+    chunk = b"%x\r\n%s\r\n" % (len(piece), piece) if "chunked" in body_of else piece
     with child.unharmed(), child.connected() as connection:
-        connection.sendall(head(f"{child.path}/states/total/keys", "content-type: application/json", told))
+        connection.sendall(head(f"{child.path}/states/total/keys", "content-type: application/json", body_of))
         answer = b""
-        with suppress(ConnectionError):  # the server hangs up on a client that goes on and on
+        with suppress(ConnectionError):  # the server disconnects a client that keeps sending
             for _ in range(1_000):
                 connection.sendall(chunk)
                 if select.select([connection], [], [], 0)[0]:
@@ -74,7 +74,7 @@ def test_a_gigabyte_of_keys_over_http_is_refused_before_it_is_read(child: Child,
         assert b"too-large" in answer
 
 
-def test_a_gigabyte_of_keys_over_flight_is_refused_before_it_is_read(child: Child) -> None:
+def test_a_gigabyte_of_keys_over_flight_is_rejected_before_it_is_read(child: Child) -> None:
     one = pa.LargeStringArray.from_buffers(
         1, pa.py_buffer(bytes(8) + (10**9).to_bytes(8, "little")), pa.py_buffer(bytes(10**9))
     )
@@ -82,9 +82,9 @@ def test_a_gigabyte_of_keys_over_flight_is_refused_before_it_is_read(child: Chil
         child.flown("total", pa.RecordBatch.from_arrays([one], ["key"]))
 
 
-def test_a_gigabyte_of_keys_in_many_batches_is_refused_after_a_part_of_it(child: Child) -> None:
+def test_a_gigabyte_of_keys_in_many_batches_is_rejected_after_a_part_of_it(child: Child) -> None:
     large = keys("a" * (8 << 20))
-    # It is a matter of time what is found first: that there are too many, or that the answers are not read meanwhile.
+    # Timing decides which error is detected first: too many keys, or unread answers.
     refused = pytest.raises((flight.FlightError, pa.ArrowException), match=r"too-large|slow-request")
     with child.unharmed(), refused:
         child.flown("total", *[large] * 125)
@@ -93,9 +93,9 @@ def test_a_gigabyte_of_keys_in_many_batches_is_refused_after_a_part_of_it(child:
 # --- slow clients ---------------------------------------------------------------------------------------------------
 
 
-def let_go(connections: list[socket.socket], drip: bytes) -> list[bytes]:
-    """What each is told before it is let go, while all go on sending by the byte."""
-    told = dict.fromkeys(connections, b"")
+def responses_to_slow_clients(connections: list[socket.socket], drip: bytes) -> list[bytes]:
+    """The responses to slow clients before they are disconnected, while all keep sending byte by byte."""
+    body_of = dict.fromkeys(connections, b"")
     ended: set[socket.socket] = set()
     until_s = time.monotonic() + ENOUGH_S
     while len(ended) < len(connections):
@@ -105,38 +105,38 @@ def let_go(connections: list[socket.socket], drip: bytes) -> list[bytes]:
                 part = one.recv(1 << 16)
             except ConnectionError:
                 part = b""
-            told[one] += part
+            body_of[one] += part
             if not part:
                 ended.add(one)
         for one in connections:
             if one not in ended:
                 with suppress(ConnectionError):
                     one.sendall(drip)
-    return list(told.values())
+    return list(body_of.values())
 
 
 def crowd(child: Child, requests: list[bytes], drip: bytes) -> list[int]:
-    """The statuses that so many slow clients are sent away with."""
+    """The statuses with which this many slow clients are rejected."""
     connections = [child.connected() for _ in requests]
     try:
         for one, request in zip(connections, requests, strict=True):
             with suppress(ConnectionError):
                 one.sendall(request)
-        return [status_of(told) for told in let_go(connections, drip)]
+        return [status_of(body_of) for body_of in responses_to_slow_clients(connections, drip)]
     finally:
         for one in connections:
             one.close()
 
 
-def test_hundreds_of_heads_that_come_by_the_byte_make_room_and_are_given_up(child: Child) -> None:
+def test_hundreds_of_slow_heads_are_evicted_or_timed_out(child: Child) -> None:
     with child.unharmed():
         statuses = crowd(child, [b"GET /v1/jobs HTTP/1.1\r\nhost: localhost\r\nx: "] * CROWD, b"a")
-    # There is room for two hundred: those that had waited longest made room for the others.
+    # There are two hundred slots: the longest waiting clients were evicted for the others.
     assert set(statuses) == {0, 408}
-    assert 408 in statuses  # how many there are is up to how quickly the machine lets them in
+    assert 408 in statuses  # their number depends on how quickly the machine accepts them
 
 
-def test_bodies_that_come_by_the_byte_are_given_up(child: Child) -> None:
+def test_slow_bodies_are_timed_out(child: Child) -> None:
     bodies = [
         head(f"{child.path}/states/total/keys", "content-type: application/json", "content-length: 9999"),
         head(f"{child.path}/states/total/keys", "content-type: application/json", "transfer-encoding: chunked"),
@@ -147,12 +147,12 @@ def test_bodies_that_come_by_the_byte_are_given_up(child: Child) -> None:
         assert set(crowd(child, [bodies[1] + b"fff\r\n"], b" ")) == {408}
 
 
-def test_nobody_connects_who_says_nothing(child: Child) -> None:
+def test_silent_connections_are_timed_out(child: Child) -> None:
     with child.unharmed():
         assert set(crowd(child, [b""] * 100, b"")) == {0}
 
 
-def test_a_client_that_does_not_finish_the_handshake_of_tls_is_let_go(tmp_path: Path) -> None:
+def test_an_unfinished_tls_handshake_is_timed_out(tmp_path: Path) -> None:
     certificate, key = certified(tmp_path)
     settings = ServerSettings(
         port=0, flight_port=0, certificate=certificate, private_key=key, limits=Limits(header_timeout_s=0.3)
@@ -164,7 +164,7 @@ def test_a_client_that_does_not_finish_the_handshake_of_tls_is_let_go(tmp_path: 
                 assert read_all(connection) == b""
 
 
-def test_when_all_places_are_taken_by_requests_the_next_is_told_so() -> None:
+def test_a_request_over_the_connection_limit_is_rejected() -> None:
     job = CountedJob()
     job.commit(is_slow=True, totals={"ada": 1})
     limits = Limits(connections_max=2)
@@ -188,20 +188,20 @@ def large_answers() -> CountedJob:
     return job
 
 
-def test_an_answer_that_is_not_read_is_given_up() -> None:
+def test_an_unread_answer_is_aborted() -> None:
     limits = Limits(unread_timeout_s=0.3, connections_max=1)
     with QueryServer(large_answers(), ServerSettings(port=0, limits=limits)) as server:
         address = ("127.0.0.1", int(server.url.rsplit(":", 1)[1]))
         with socket.create_connection(address, timeout=ENOUGH_S) as deaf:
             deaf.sendall(head("/v1/jobs/counts/states/totals/keys/ada", method="GET"))
-            # It holds the only place: another is answered once it is let go.
+            # It holds the only slot: another request is answered once it is disconnected.
             until_s = time.monotonic() + ENOUGH_S
             while status_of(asked(address, "/healthz")) != 200:
                 assert time.monotonic() < until_s
             assert len(read_all(deaf)) < 16 << 20
 
 
-def test_answers_that_wait_for_clients_are_bounded_together() -> None:
+def test_unread_answers_have_a_common_memory_limit() -> None:
     limits = Limits(unread_bytes_max=20 << 20)
     with QueryServer(large_answers(), ServerSettings(port=0, limits=limits)) as server:
         address = ("127.0.0.1", int(server.url.rsplit(":", 1)[1]))
@@ -217,7 +217,7 @@ def test_answers_that_wait_for_clients_are_bounded_together() -> None:
     assert sizes[-1] > 16 << 20, "and who asked last is answered"
 
 
-def test_a_watcher_who_does_not_read_is_let_go() -> None:
+def test_a_watcher_that_does_not_read_is_disconnected() -> None:
     job = large_answers()
     limits = Limits(unread_timeout_s=3.0, watchers_max=1)
     with QueryServer(job, ServerSettings(port=0, limits=limits)) as server:
@@ -233,7 +233,7 @@ def test_a_watcher_who_does_not_read_is_let_go() -> None:
                 time.sleep(0.05)
 
 
-def test_an_answer_that_is_read_slowly_is_sent_to_its_end() -> None:
+def test_a_slowly_read_answer_is_sent_completely() -> None:
     limits = Limits(unread_timeout_s=3.0)
     with QueryServer(large_answers(), ServerSettings(port=0, limits=limits)) as server:
         address = ("127.0.0.1", int(server.url.rsplit(":", 1)[1]))
@@ -242,19 +242,19 @@ def test_an_answer_that_is_read_slowly_is_sent_to_its_end() -> None:
             size = 0
             while part := slow.recv(1 << 20):
                 size += len(part)
-                time.sleep(0.2)  # at least 16 times: longer in all than an answer may lie unread
+                time.sleep(0.2)  # at least 16 times: longer in total than an answer may stay unread
         assert size > 16 << 20
 
 
 def asked(address: tuple[str, int], path: str) -> bytes:
-    """The beginning of the answer to one request."""
+    """The beginning of the response to one request."""
     with socket.create_connection(address, timeout=ENOUGH_S) as connection, suppress(ConnectionError):
         connection.sendall(head(path, "connection: close", method="GET"))
         return connection.recv(1000)
     return b""
 
 
-# --- strange requests -----------------------------------------------------------------------------------------------
+# --- malformed requests ---------------------------------------------------------------------------------------------
 
 TOTAL, NUMBERS = "/states/total/keys", "/states/by-number/keys"
 DEEP = 100_000
@@ -284,8 +284,8 @@ STRANGE_PATHS: dict[str, tuple[str, int]] = {
 }
 
 
-def told(answer: bytes, status: int) -> dict[str, Any]:
-    """The body of an answer of this status, which is an answer or says what is wrong."""
+def body_of(answer: bytes, status: int) -> dict[str, Any]:
+    """The body of a response with this status, which is an answer or an error message."""
     start, _, body = answer.partition(b"\r\n\r\n")
     assert status_of(answer) == status, answer[:300]
     assert b"content-type: application/json" in start and b"set-cookie" not in start
@@ -301,9 +301,9 @@ def sent(child: Child, request: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("name", STRANGE_PATHS)
-def test_strange_paths_are_answered_or_refused_with_a_sentence(child: Child, name: str) -> None:
+def test_strange_paths_are_answered_or_rejected_with_a_message(child: Child, name: str) -> None:
     path, status = STRANGE_PATHS[name]
-    said = told(sent(child, head(f"{child.path}{path}", "connection: close", method="GET")), status)
+    said = body_of(sent(child, head(f"{child.path}{path}", "connection: close", method="GET")), status)
     assert "memory://" not in str(said), "where the store is, is nobody's business"
 
 
@@ -327,10 +327,10 @@ STRANGE_BODIES: dict[str, tuple[str, bytes, int]] = {
 
 
 @pytest.mark.parametrize("name", STRANGE_BODIES)
-def test_strange_bodies_are_answered_or_refused_with_a_sentence(child: Child, name: str) -> None:
+def test_strange_bodies_are_answered_or_rejected_with_a_message(child: Child, name: str) -> None:
     path, body, status = STRANGE_BODIES[name]
     headers = ("connection: close", "content-type: application/json", f"content-length: {len(body)}")
-    told(sent(child, head(f"{child.path}{path}", *headers) + body), status)
+    body_of(sent(child, head(f"{child.path}{path}", *headers) + body), status)
 
 
 STRANGE_REQUESTS: dict[str, tuple[bytes, int]] = {
@@ -357,12 +357,12 @@ STRANGE_REQUESTS: dict[str, tuple[bytes, int]] = {
 
 
 @pytest.mark.parametrize("name", STRANGE_REQUESTS)
-def test_what_is_hardly_http_is_refused_with_a_sentence(child: Child, name: str) -> None:
+def test_malformed_http_is_rejected_with_a_message(child: Child, name: str) -> None:
     request, status = STRANGE_REQUESTS[name]
-    told(sent(child, request), status)
+    body_of(sent(child, request), status)
 
 
-def test_requests_that_wait_behind_another_are_answered_in_their_order_and_are_not_many(child: Child) -> None:
+def test_pipelined_requests_are_answered_in_order_and_limited(child: Child) -> None:
     one = head(f"{child.path}{TOTAL}/b", method="GET")
     last = head(f"{child.path}{TOTAL}/a", "connection: close", method="GET")
     for path, status in (("/healthz", b"200"), ("/nothing", b"404")):
@@ -374,18 +374,18 @@ def test_requests_that_wait_behind_another_are_answered_in_their_order_and_are_n
         assert b" 400 " in sent(child, one * 5_000)
 
 
-def test_a_connection_that_asks_for_another_protocol_is_answered_once_and_ends(child: Child) -> None:
+def test_an_upgrade_request_is_answered_once_and_the_connection_closed(child: Child) -> None:
     answer = sent(child, head(f"{child.path}{TOTAL}/a", "connection: upgrade", "upgrade: h2c", method="GET"))
     assert status_of(answer) == 200 and answer.endswith(b'"value":4}')
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/xml", "application/x-www-form-urlencoded", ""])
-def test_a_body_that_does_not_say_that_it_is_json_is_refused(child: Child, kind: str) -> None:
+def test_a_body_without_a_json_content_type_is_rejected(child: Child, kind: str) -> None:
     headers = ("connection: close", f"content-type: {kind}", "content-length: 14")
-    assert told(sent(child, head(f"{child.path}{TOTAL}", *headers) + b'{"keys":["a"]}'), 415)["error"] == "not-json"
+    assert body_of(sent(child, head(f"{child.path}{TOTAL}", *headers) + b'{"keys":["a"]}'), 415)["error"] == "not-json"
 
 
-def test_tokens_are_not_tried_faster_than_requests_may_come() -> None:
+def test_guessing_tokens_is_rate_limited() -> None:
     settings = ServerSettings(port=0, rights=rights("*"), limits=Limits(requests_per_s=5))
     with QueryServer(CountedJob(), settings) as server, httpx.Client(base_url=server.url) as client:
         statuses = [
@@ -395,7 +395,7 @@ def test_tokens_are_not_tried_faster_than_requests_may_come() -> None:
     assert statuses.count(401) < 30
 
 
-def test_a_token_is_not_told_of_states_that_it_does_not_open() -> None:
+def test_a_token_does_not_reveal_states_outside_its_rights() -> None:
     job = CountedJob()
     job.commit()
     with QueryServer(job, ServerSettings(port=0, rights=rights("tot*"))) as server:
@@ -421,27 +421,27 @@ STRANGE_COLUMNS: dict[str, tuple[list[pa.Array], str]] = {
 
 
 @pytest.mark.parametrize("name", STRANGE_COLUMNS)
-def test_columns_that_are_no_keys_end_the_call_with_a_sentence(child: Child, name: str) -> None:
+def test_invalid_key_columns_end_the_call_with_a_message(child: Child, name: str) -> None:
     columns, code = STRANGE_COLUMNS[name]
     batch = pa.RecordBatch.from_arrays(columns, [f"c{n}" for n in range(len(columns))])
     with pytest.raises(flight.FlightServerError, match=rf"\[{code}\]"):
         child.flown("total", batch)
 
 
-def test_a_batch_that_grows_when_it_is_unpacked_is_refused(child: Child) -> None:
+def test_a_decompression_bomb_is_rejected(child: Child) -> None:
     bomb = keys("a" * (256 << 20))
     with child.unharmed(), pytest.raises(pa.ArrowException, match="compressed"):
         child.flown("total", bomb, compression="zstd")
 
 
-def test_a_dictionary_of_one_text_that_every_row_names_is_refused(child: Child) -> None:
+def test_an_expanding_dictionary_column_is_rejected(child: Child) -> None:
     indices = pa.array([0] * 2_000, pa.int32())
     bomb = pa.DictionaryArray.from_arrays(indices, pa.array(["a" * (1 << 20)]))
     with child.unharmed(), pytest.raises(flight.FlightServerError, match=r"once they are decoded.*\[too-large\]"):
         child.flown("total", pa.RecordBatch.from_arrays([bomb], ["key"]))
 
 
-def test_one_large_value_that_is_asked_for_many_times_is_refused_before_it_is_there_so_often() -> None:
+def test_repeated_requests_of_one_large_value_are_rejected_before_copying_it() -> None:
     settings = ServerSettings(port=0, flight_port=0, limits=Limits(answer_bytes_max=40 << 20))
     job = large_answers()
     with QueryServer(job, settings) as server, httpx.Client(base_url=f"{server.url}/v1/jobs/counts") as client:
@@ -457,7 +457,7 @@ def test_one_large_value_that_is_asked_for_many_times_is_refused_before_it_is_th
         assert job.newest().asked < 500
 
 
-def test_an_answer_is_encoded_where_it_is_read_and_not_where_all_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_is_encoded_in_the_reader_thread_and_not_in_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     from millstream.query.server import application, watchers
 
     places: list[str] = []
@@ -478,7 +478,7 @@ def test_an_answer_is_encoded_where_it_is_read_and_not_where_all_are_served(monk
     assert len(places) >= 6 and "query-server" not in places
 
 
-def test_an_answer_of_flight_that_is_not_read_is_given_up() -> None:
+def test_an_unread_flight_answer_is_aborted() -> None:
     settings = ServerSettings(port=0, flight_port=0, limits=Limits(unread_timeout_s=0.3))
     with QueryServer(large_answers(), settings) as server, flight.connect(server.flight_url) as client:
         answer = client.do_get(flight.Ticket(b'{"state": "totals", "prefix": "eve"}'))
@@ -493,7 +493,7 @@ def test_an_answer_of_flight_that_is_not_read_is_given_up() -> None:
         assert client.do_get(names).read_all().num_rows == 0
 
 
-def test_answers_of_flight_that_are_being_sent_count_as_calls_until_they_are_taken_in(
+def test_flight_answers_being_sent_count_as_calls_until_received(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("millstream.query.server.flight._CALLS_MAX", 3)
@@ -520,11 +520,11 @@ def test_answers_of_flight_that_are_being_sent_count_as_calls_until_they_are_tak
         assert rows_once_there_is_room(client) == 0
         assert slow[1].read_all().num_rows > 0
         slow[2].cancel()
-        for _ in range(10):  # an answer that was taken in counts no more
+        for _ in range(10):  # a received answer no longer counts
             assert rows_once_there_is_room(client) == 0
 
 
-def test_a_name_of_a_state_that_is_longer_than_a_refusal_may_be_is_refused_in_words() -> None:
+def test_a_state_name_longer_than_an_error_message_is_rejected_readably() -> None:
     settings = ServerSettings(port=0, flight_port=0)
     with (
         QueryServer(large_answers(), settings) as server,
@@ -534,7 +534,7 @@ def test_a_name_of_a_state_that_is_longer_than_a_refusal_may_be_is_refused_in_wo
         client.do_get(flight.Ticket(b'{"state": "%s"}' % (b"a" * 100_000))).read_all()
 
 
-def test_tokens_are_not_tried_faster_over_flight_either() -> None:
+def test_guessing_tokens_over_flight_is_rate_limited() -> None:
     settings = ServerSettings(port=0, flight_port=0, rights=rights("*"), limits=Limits(requests_per_s=5))
     guess = flight.FlightCallOptions(headers=[(b"authorization", b"Bearer guess")])
     said = []
@@ -547,7 +547,7 @@ def test_tokens_are_not_tried_faster_over_flight_either() -> None:
     assert any(said) and not all(said)
 
 
-def test_columns_that_mean_the_same_keys_are_taken(child: Child) -> None:
+def test_equivalent_key_columns_are_accepted(child: Child) -> None:
     texts = pa.array(["a", None, "b"])
     for column in (texts, texts.dictionary_encode(), texts.cast(pa.large_string()), texts.cast(pa.string_view())):
         found = child.flown("total", pa.RecordBatch.from_arrays([column], ["key"]))
@@ -588,7 +588,7 @@ STRANGE_TICKETS: dict[str, tuple[bytes, str]] = {
 
 
 @pytest.mark.parametrize("name", STRANGE_TICKETS)
-def test_strange_tickets_end_the_call_with_a_sentence(child: Child, name: str) -> None:
+def test_malformed_tickets_end_the_call_with_a_message(child: Child, name: str) -> None:
     ticket, code = STRANGE_TICKETS[name]
     refused = pytest.raises((flight.FlightError, pa.ArrowException), match=rf"\. .*\[{code}\]")
     with flight.connect(child.flight_url) as client, refused:
@@ -605,7 +605,7 @@ OTHER_CALLS: dict[str, Callable[[flight.FlightClient], object]] = {
 
 
 @pytest.mark.parametrize("name", OTHER_CALLS)
-def test_calls_that_are_not_answered_say_which_are(child: Child, name: str) -> None:
+def test_unsupported_calls_list_the_supported_ones(child: Child, name: str) -> None:
     refused = pytest.raises((flight.FlightError, OSError), match="do_get or do_exchange")
     with flight.connect(child.flight_url) as client, refused:
         OTHER_CALLS[name](client)
@@ -630,7 +630,7 @@ GARBAGE: dict[str, bytes] = {
 }
 
 
-def test_garbage_on_the_flight_port_is_hung_up_on(child: Child) -> None:
+def test_garbage_on_the_flight_port_is_disconnected(child: Child) -> None:
     with child.unharmed():
         connections = []
         for data in GARBAGE.values():
@@ -648,7 +648,7 @@ def test_garbage_on_the_flight_port_is_hung_up_on(child: Child) -> None:
 
 
 def begun_call(client: flight.FlightClient) -> tuple[Any, Any]:
-    """A call with one question, of which more may come."""
+    """A call with one query, in which more may follow."""
     writer, reader = client.do_exchange(flight.FlightDescriptor.for_command(b'{"state": "total"}'))
     with suppress(pa.ArrowException, flight.FlightError):
         writer.begin(keys().schema)
@@ -665,14 +665,14 @@ def refusal_of(client: flight.FlightClient) -> str:
     return str(caught.value)
 
 
-def test_calls_that_are_never_asked_to_their_end_are_given_up(child: Child) -> None:
-    # More than are answered at once. They share a connection, which is let go with the first of them.
+def test_unfinished_calls_are_timed_out(child: Child) -> None:
+    # More than are answered concurrently. They share a connection, which is closed with the first of them.
     with child.unharmed(), flight.connect(child.flight_url) as client, ThreadPoolExecutor(40) as pool:
         said = list(pool.map(refusal_of, [client] * 40))
     assert any("slow-request" in one for one in said), said
 
 
-def test_clients_that_go_in_the_middle_of_a_call_leave_nothing_behind(child: Child) -> None:
+def test_clients_that_disconnect_during_a_call_leak_nothing(child: Child) -> None:
     with child.unharmed():
         for _ in range(20):
             with flight.connect(child.flight_url) as client:

@@ -1,4 +1,4 @@
-"""Servers that a client must not believe, or tell its token: of another job, of none, at an address nobody named."""
+"""Servers that a client must not trust, or send its token to: of another job, of none, at an unconfigured address."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def registered(store: Store, job: CountedJob, url: str, flight_url: str | None =
 
 @contextmanager
 def liar(answer: bytes, kind: str = "application/json") -> Iterator[tuple[int, list[str | None]]]:
-    """A server that says the same to everybody: its port, and the tokens that it was told."""
+    """A server with one response for all requests; returns its port, and the tokens it received."""
     tokens: list[str | None] = []
 
     class Liar(BaseHTTPRequestHandler):
@@ -92,7 +92,7 @@ LIES: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("name", LIES)
-def test_what_is_no_answer_of_the_job_is_not_believed_and_another_server_is_asked(name: str) -> None:
+def test_a_foreign_answer_is_rejected_and_another_server_is_queried(name: str) -> None:
     job = counting()
     store = store_of(job)
     with liar(LIES[name]) as (port, asked), QueryServer(job, ServerSettings(port=0), store):
@@ -106,7 +106,7 @@ def test_what_is_no_answer_of_the_job_is_not_believed_and_another_server_is_aske
     assert asked, "it was its turn"
 
 
-def test_where_all_lie_it_is_said_how() -> None:
+def test_foreign_answers_of_all_servers_are_reported() -> None:
     job = counting()
     store = store_of(job)
     with liar(answer(job_id="ab" * 16)) as (port, _):
@@ -115,7 +115,7 @@ def test_where_all_lie_it_is_said_how() -> None:
             client.get("totals", "ada")
 
 
-def test_a_token_is_not_sent_to_an_address_that_is_only_registered() -> None:
+def test_a_token_is_not_sent_to_a_merely_registered_address() -> None:
     job = counting()
     store = store_of(job)
     with liar(answer()) as (port, tokens):
@@ -139,7 +139,7 @@ def test_a_token_is_not_sent_to_an_address_that_is_only_registered() -> None:
         assert tokens[-1] is None
 
 
-def test_a_token_reaches_servers_that_were_named_over_http_and_flight() -> None:
+def test_a_token_is_sent_to_configured_servers_over_http_and_flight() -> None:
     job = counting()
     with (
         QueryServer(job, ServerSettings(port=0, flight_port=0, rights=rights("*")), store_of(job)) as server,
@@ -150,7 +150,7 @@ def test_a_token_reaches_servers_that_were_named_over_http_and_flight() -> None:
 
 
 class LyingFlight(flight.FlightServerBase):  # type: ignore[misc]
-    """Answers every question with the same batch and the same facts."""
+    """Answers every query with the same batch and metadata."""
 
     def __init__(self, batch: pa.RecordBatch, **facts: Any) -> None:
         super().__init__("grpc://127.0.0.1:0")
@@ -174,7 +174,7 @@ FLIGHT_LIES: dict[str, tuple[pa.RecordBatch, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", FLIGHT_LIES)
-def test_what_is_no_answer_of_the_job_is_not_believed_over_flight_either(name: str) -> None:
+def test_a_foreign_answer_is_rejected_over_flight_too(name: str) -> None:
     job, (batch, facts) = counting(), FLIGHT_LIES[name]
     store = store_of(job)
     with LyingFlight(batch, **facts) as lying, QueryServer(job, ServerSettings(port=0, flight_port=0), store):
@@ -184,7 +184,7 @@ def test_what_is_no_answer_of_the_job_is_not_believed_over_flight_either(name: s
                 assert client.get_columns("numbers", pa.array([1]))["found"].to_pylist() == [False]
 
 
-def test_values_that_are_too_large_for_one_answer_are_asked_for_in_several() -> None:
+def test_values_too_large_for_one_answer_are_requested_in_several() -> None:
     job = counting()
     names = [f"k{n}" for n in range(40)]
     settings = ServerSettings(port=0, limits=Limits(answer_bytes_max=20_000))
@@ -192,7 +192,7 @@ def test_values_that_are_too_large_for_one_answer_are_asked_for_in_several() -> 
         assert {len(one.value) for one in client.get_many("untyped", names)} == {3_000}
 
 
-def test_an_answer_of_another_epoch_than_was_asked_for_is_none() -> None:
+def test_an_answer_of_another_epoch_than_requested_is_rejected() -> None:
     job = counting()
     for _ in range(3):
         job.commit(totals={"ada": 5})
@@ -211,7 +211,7 @@ def test_an_answer_of_another_epoch_than_was_asked_for_is_none() -> None:
 
 @contextmanager
 def dripping(head: bytes) -> Iterator[int]:
-    """A server that goes on answering, a byte now and then, and never ends: its port."""
+    """A server that keeps sending its response, a byte now and then, without end: its port."""
     stopping = threading.Event()
 
     def answer_one(connection: socket.socket) -> None:
@@ -244,7 +244,7 @@ DRIPS = {
 
 
 @pytest.mark.parametrize("part", DRIPS)
-def test_a_server_that_never_ends_its_answer_has_no_thread_of_a_client_for_ever(part: str) -> None:
+def test_an_endless_response_does_not_occupy_a_client_thread_forever(part: str) -> None:
     job = counting()
     store = store_of(job)
     with dripping(DRIPS[part]) as port, QueryServer(job, ServerSettings(port=0), store):
@@ -256,7 +256,7 @@ def test_a_server_that_never_ends_its_answer_has_no_thread_of_a_client_for_ever(
 
 
 @pytest.mark.parametrize("part", DRIPS)
-def test_a_given_server_that_never_ends_its_answer_is_given_up(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_response_of_a_configured_server_is_aborted(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("millstream.query.client.discovery._REQUEST_S", 0.2)
     with dripping(DRIPS[part]) as port, QueryClient([f"http://127.0.0.1:{port}"], timeout_s=0.2) as client:
         with pytest.raises(NoServerError):

@@ -1,9 +1,9 @@
-"""Answers never go back: a job counts, crashes, is started again with another parallelism, and its query servers are
-replaced one after the other, while clients ask. For every client the counts of a key never decrease, all keys of an
-answer belong to one epoch, and the last answer is what was put in. What happens when, is chosen by a seed.
+"""Answers never go backwards: a job counts, crashes, is restarted at another parallelism, and its query servers are
+replaced one after the other, while clients query. For every client the counts of a key never decrease, all keys of an
+answer belong to one epoch, and the last answer matches the input. A seed determines the events.
 
-`tests/kill/test_kill_queries.py` does the same to processes, on a real Spark. Here is besides what hardly ever happens
-there: servers that lag, and that died without a word.
+`tests/kill/test_kill_queries.py` does the same with processes, on a real Spark. This module adds rare events: servers
+that lag, and that die without unregistering.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from millstream.query.wire.servers import register
 from millstream.storage import Store, open_store
 from millstream.testing import CRASH, EPOCH, run
 
-# FastAPI silences this one while it makes a server, for the whole process: not safely where others do the like.
+# FastAPI silences this warning while it creates a server, process-wide: not thread-safe.
 pytestmark = pytest.mark.filterwarnings("ignore::pydantic.warnings.UnsupportedFieldAttributeWarning")
 
 STORES = count()
@@ -46,7 +46,7 @@ def server(store: str, groups: range | None) -> QueryServer:
 
 
 class Reader(threading.Thread):
-    """A client that asks again and again, and remembers what was wrong."""
+    """A client that queries repeatedly, and records errors."""
 
     def __init__(self, store: str, stop: threading.Event) -> None:
         super().__init__(daemon=True)
@@ -99,7 +99,7 @@ def replaced(store: str, choice: random.Random) -> Iterator[None]:
 
 
 def final_totals(store: str) -> list[Any]:
-    """What a new client is told at last: a server looks for new epochs every few ms, so the first may be older."""
+    """The final answers of a new client: a server polls for epochs every few ms, so the first may be older."""
     deadline = time.monotonic() + 60
     with QueryClient(f"memory://{store}") as client:
         while True:
@@ -110,7 +110,7 @@ def final_totals(store: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_answers_never_go_back_through_crashes_rescales_and_replaced_servers(seed: int) -> None:
+def test_answers_never_go_backwards_through_crashes_rescales_and_replaced_servers(seed: int) -> None:
     choice = random.Random(seed)
     items: list[Any] = []
     for _ in range(ROUNDS):
@@ -134,7 +134,7 @@ def test_answers_never_go_back_through_crashes_rescales_and_replaced_servers(see
     assert all(reader.answers for reader in readers)
 
 
-# --- servers that lag, or are gone ------------------------------------------------------------------------------
+# --- lagging and dead servers -----------------------------------------------------------------------------------
 
 
 def counted(epochs: int) -> CountedJob:
@@ -154,11 +154,11 @@ def new_store() -> Store:
     return store
 
 
-def test_a_dead_server_of_all_keys_does_not_keep_those_of_its_halves_from_answering() -> None:
+def test_a_dead_server_of_all_keys_does_not_prevent_servers_of_halves_from_answering() -> None:
     job, store = counted(2), new_store()
     with registered(job, store) as dead:
         gone = dead._registration()
-    register(store, gone)  # as one does that was killed
+    register(store, gone)  # like one that was killed
     with registered(job, store, RANGES[0]), registered(job, store, RANGES[1]):
         for _ in range(2):
             with QueryClient(store.url, timeout_s=60) as client:
@@ -167,7 +167,7 @@ def test_a_dead_server_of_all_keys_does_not_keep_those_of_its_halves_from_answer
                 assert client.get_columns("totals", pa.array(KEYS))["value"].to_pylist() == [2] * len(KEYS)
 
 
-def test_who_begins_to_watch_is_told_nothing_older_than_before() -> None:
+def test_a_new_watch_receives_nothing_older_than_earlier_answers() -> None:
     ahead, behind, store = counted(3), counted(2), new_store()
     with QueryClient(store.url, timeout_s=60) as client, registered(behind, store):
         with registered(ahead, store):
@@ -179,7 +179,7 @@ def test_who_begins_to_watch_is_told_nothing_older_than_before() -> None:
         told.close()
 
 
-def test_who_goes_on_watching_at_a_server_that_lags_is_told_nothing_older() -> None:
+def test_a_watch_resumed_at_a_lagging_server_receives_nothing_older() -> None:
     behind, store = counted(1), new_store()
     with registered(behind, store) as server, httpx.Client(trust_env=False) as http:
         url = f"{server.url}/v1/jobs/counts/states/totals/watch/{KEYS[0]}"

@@ -1,6 +1,6 @@
-"""The server is what its OpenAPI description says: Schemathesis asks along it, rightly and wrongly, and compares.
+"""The server conforms to its OpenAPI description: Schemathesis sends valid and invalid requests, and compares.
 
-Watching is described too; with no place for watchers each is refused with 429, so that no stream is waited for.
+Watching is described too; with no slots for watchers each is rejected with 429, so that no stream is waited for.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from services.served_program import served
 from millstream.query.server import Limits, QueryServer, ServerSettings
 
 EXAMPLES = 400 if os.environ.get("HYPOTHESIS_PROFILE") == "thorough" else 8
-# What a question of the right form can still be told: it depends on the states and epochs that there are.
+# Possible rejections of a well-formed query, depending on the existing states and epochs.
 CONFIGURATION = """
 [checks.positive_data_acceptance]
 expected-statuses = ["2xx", "3xx", 404, 406, 409, 410, 412, 413, 422, 429]
@@ -51,7 +51,7 @@ def operations(description: Any) -> Iterator[tuple[str, Any]]:
 
 
 def asked_along(server: QueryServer, description: Any, folder: Path, phases: str) -> None:
-    """Let Schemathesis ask; it says how to ask again what went wrong."""
+    """Run Schemathesis; it prints how to reproduce a failure."""
     (folder / "openapi.json").write_text(json.dumps(description))
     (folder / "schemathesis.toml").write_text(CONFIGURATION)
     program = Path(sys.executable).with_name("schemathesis")
@@ -70,25 +70,25 @@ def asked_along(server: QueryServer, description: Any, folder: Path, phases: str
     assert ran.returncode == 0, ran.stdout[-20_000:] + ran.stderr[-5_000:]
 
 
-def test_the_server_answers_as_it_describes_itself(server: QueryServer, tmp_path: Path) -> None:
+def test_the_server_conforms_to_its_description(server: QueryServer, tmp_path: Path) -> None:
     description = described(server)
     (job,) = httpx.get(f"{server.url}/v1/jobs").json()["jobs"]
     states = [one["name"] for one in httpx.get(f"{server.url}/v1/jobs/{job['job_id']}/states").json()["states"]]
     assert {"total", "seen", "names", "per-window"} <= set(states), "a value, a list, a map, windows"
     for _, operation in operations(description):
         for parameter in operation.get("parameters", ()):
-            # Of all texts hardly one is the name of a state: without these, nothing but 404 would ever be seen.
+            # Random texts hardly ever name a state: without these, every response would be a 404.
             known = {"job": [job["job_id"], job["job"]], "state": states}.get(parameter["name"])
             if known is not None:
                 parameter["schema"]["enum"] = known
     asked_along(server, description, tmp_path, "coverage,fuzzing")
 
 
-def test_a_stranger_who_knows_no_name_is_answered_as_described_too(server: QueryServer, tmp_path: Path) -> None:
+def test_responses_to_unknown_names_conform_to_the_description(server: QueryServer, tmp_path: Path) -> None:
     asked_along(server, described(server), tmp_path, "fuzzing")
 
 
-def test_every_path_describes_its_refusals_and_what_it_answers(server: QueryServer) -> None:
+def test_every_path_describes_its_rejections_and_answers(server: QueryServer) -> None:
     found = dict(operations(described(server)))
     assert {path.rsplit("/{state}", 1)[-1] for path in found} >= {
         *("/keys/{key}", "/keys", "/windows/{key}", "/series/{key}", "/scan", "/watch/{key}"),

@@ -1,4 +1,4 @@
-"""A query server over real sockets on this machine: what it answers, what it refuses, what it survives."""
+"""A query server over real sockets on this machine: answers, rejections, robustness."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def serving(job: CountedJob, **changes: Any) -> Iterator[httpx.Client]:
         yield client
 
 
-def test_an_answer_carries_job_state_epoch_watermark_commit_time_and_age() -> None:
+def test_an_answer_has_job_state_epoch_watermark_commit_time_and_age() -> None:
     with serving(counted()) as client:
         assert client.get("/states/totals/keys/ada").json() == {
             "job": "counts",
@@ -68,7 +68,7 @@ def test_an_answer_carries_job_state_epoch_watermark_commit_time_and_age() -> No
         assert (absent["found"], absent["value"]) == (False, None)
 
 
-def test_keys_are_typed_as_the_state_declares_them() -> None:
+def test_keys_have_the_types_declared_by_the_state() -> None:
     with serving(counted()) as client:
         assert client.get("/states/totals/keys/a%2Fb%20c").json()["value"] == 7
         assert client.get("/states/numbers/keys/42").json()["value"] == 5
@@ -117,7 +117,7 @@ def test_a_series_that_is_too_large_is_read_no_further() -> None:
     assert len(read) == 10
 
 
-def test_the_past_is_asked_for_by_epoch_or_by_time() -> None:
+def test_earlier_epochs_are_queried_by_number_or_by_time() -> None:
     job = counted()
     job.commit(totals={"ada": 2})
     with serving(job) as client:
@@ -136,7 +136,7 @@ def test_the_past_is_asked_for_by_epoch_or_by_time() -> None:
         assert client.get(f"{path}?time=1500&epoch=1").status_code == 422
 
 
-def test_an_epoch_is_sent_once_to_a_client_that_says_what_it_has() -> None:
+def test_an_epoch_is_sent_once_to_a_client_that_sends_its_etag() -> None:
     job = counted()
     with serving(job) as client:
         first = client.get("/states/totals/keys/ada")
@@ -147,7 +147,7 @@ def test_an_epoch_is_sent_once_to_a_client_that_says_what_it_has() -> None:
         assert (newer.status_code, newer.json()["value"]) == (200, 2)
 
 
-def test_a_server_waits_a_moment_for_the_epoch_that_is_asked_for_and_then_says_which_it_has() -> None:
+def test_a_server_waits_briefly_for_a_requested_epoch_and_then_reports_its_newest() -> None:
     job = counted()
     with serving(job) as client:
         threading.Timer(0.1, lambda: job.commit(totals={"ada": 2})).start()
@@ -156,7 +156,7 @@ def test_a_server_waits_a_moment_for_the_epoch_that_is_asked_for_and_then_says_w
         assert (old.status_code, old.json()["error"], old.json()["epoch"]) == (412, "too-old", 2)
 
 
-def test_each_wrong_question_has_its_status_and_a_sentence_that_says_what_exists() -> None:
+def test_each_invalid_query_has_a_status_and_a_message_that_lists_what_exists() -> None:
     with serving(counted()) as client:
         asked = {
             "/states/total/keys/ada": (404, "unknown-state", "It has: totals"),
@@ -175,14 +175,14 @@ def test_each_wrong_question_has_its_status_and_a_sentence_that_says_what_exists
         assert "'counts'" in other.json()["message"]
 
 
-def test_a_job_that_has_committed_nothing_is_asked_again_later() -> None:
+def test_a_job_without_a_commit_asks_to_retry_later() -> None:
     with serving(CountedJob()) as client:
         refused = client.get("/states/totals/keys/ada")
         assert (refused.status_code, refused.json()["error"]) == (503, "no-epoch")
         assert refused.headers["retry-after"] == "1"
 
 
-def test_a_server_of_some_key_groups_says_which_group_a_foreign_key_is_in() -> None:
+def test_a_server_of_some_key_groups_reports_the_group_of_a_foreign_key() -> None:
     with serving(counted(), key_groups=range(64)) as client:
         answers = [client.get(f"/states/totals/keys/{name}") for name in "abcdefgh"]
         here = [one for one in answers if one.status_code == 200]
@@ -192,7 +192,7 @@ def test_a_server_of_some_key_groups_says_which_group_a_foreign_key_is_in() -> N
         assert client.get(str(client.base_url).rstrip("/")).json()["held"] == [0, 63]
 
 
-def test_a_watched_key_is_told_of_when_it_changes_and_only_then() -> None:
+def test_a_watched_key_is_sent_only_when_it_changes() -> None:
     job = counted()
     with serving(job) as client, client.stream("GET", "/states/totals/watch/ada") as stream:
         lines = stream.iter_lines()
@@ -213,7 +213,7 @@ def test_a_watched_key_is_told_of_when_it_changes_and_only_then() -> None:
         assert event() == (3, 2)
 
 
-def test_a_watch_of_what_is_not_there_is_refused_before_it_begins() -> None:
+def test_a_watch_of_an_absent_state_is_rejected_before_it_starts() -> None:
     with serving(counted(), limits=Limits(watchers_max=0)) as client:
         assert client.get("/states/nope/watch/ada").status_code == 404
         assert client.get("/states/totals/watch/ada").status_code == 429
@@ -228,7 +228,7 @@ def test_a_stopping_server_ends_its_watchers() -> None:
         assert list(lines)[-1] == ""
 
 
-# --- who may read -----------------------------------------------------------------------------------------------
+# --- authorisation ----------------------------------------------------------------------------------------------
 
 
 def rights(*states: str) -> Rights:
@@ -237,7 +237,7 @@ def rights(*states: str) -> Rights:
     return Rights({hashlib.sha256(TOKEN.encode()).digest(): Reader("dash", states)})
 
 
-def test_tokens_open_the_states_they_name_and_no_others() -> None:
+def test_tokens_grant_only_the_states_they_name() -> None:
     with serving(counted(), rights=rights("totals", "num*")) as client:
         mine = {"authorization": f"Bearer {TOKEN}"}
         missing = client.get("/states/totals/keys/ada")
@@ -253,7 +253,7 @@ def test_tokens_open_the_states_they_name_and_no_others() -> None:
         assert [state["name"] for state in listed] == ["totals", "numbers"]
 
 
-def test_an_etag_does_not_open_what_a_token_does_not() -> None:
+def test_an_etag_does_not_bypass_authorisation() -> None:
     with serving(counted(), rights=rights("numbers")) as client:
         mine = {"authorization": f"Bearer {TOKEN}"}
         tag = client.get("/states/numbers/keys/42", headers=mine).headers["etag"]
@@ -261,7 +261,7 @@ def test_an_etag_does_not_open_what_a_token_does_not() -> None:
         assert refused.status_code == 403
 
 
-def test_a_server_open_to_the_network_needs_tokens() -> None:
+def test_a_server_listening_on_the_network_requires_tokens() -> None:
     with pytest.raises(ConfigurationError, match="without tokens"):
         QueryServer(counted(), ServerSettings(host="0.0.0.0", port=0))
 
@@ -271,15 +271,15 @@ def test_a_page_of_another_site_cannot_reach_a_server_without_tokens_by_a_name_o
         assert client.get("/states", headers={"host": "evil.example"}).status_code == 400
 
 
-def test_nor_can_it_reach_a_server_of_the_network_that_answers_everybody() -> None:
+def test_a_page_of_another_site_cannot_reach_an_open_server_of_the_network_either() -> None:
     with serving(counted(), host="0.0.0.0", allow_anonymous=True, advertised_host="127.0.0.1") as client:
         refused = client.get("/states", headers={"host": "evil.example"})
         assert refused.status_code == 400 and "--allow-host" in refused.json()["message"]
         assert client.get("/states").status_code == 200
 
 
-def test_who_asks_is_not_whom_a_header_names_unless_a_trusted_proxy_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FORWARDED_ALLOW_IPS", "*")  # what uvicorn believes is not ours
+def test_a_forwarded_client_address_is_accepted_only_from_a_trusted_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORWARDED_ALLOW_IPS", "*")  # uvicorn's own trust settings are not ours
 
     def statuses(client: httpx.Client) -> list[int]:
         return [client.get("/states", headers={"x-forwarded-for": f"10.0.0.{n}"}).status_code for n in range(9)]
@@ -291,7 +291,7 @@ def test_who_asks_is_not_whom_a_header_names_unless_a_trusted_proxy_says_so(monk
         assert set(statuses(client)) == {200}
 
 
-def test_a_token_that_is_taken_back_ends_what_it_watches(tmp_path: Path) -> None:
+def test_revoking_a_token_ends_its_watches(tmp_path: Path) -> None:
     path, job = tmp_path / "tokens.json", counted()
     path.write_text(json.dumps({"a": {"token": TOKEN, "states": ["*"]}}))
     mine = {"authorization": f"Bearer {TOKEN}"}
@@ -306,7 +306,7 @@ def test_a_token_that_is_taken_back_ends_what_it_watches(tmp_path: Path) -> None
         assert "event: refused" in rest and not any('"value":' in line for line in rest), rest
 
 
-def test_a_file_of_tokens_that_says_too_little_is_refused(tmp_path: Path) -> None:
+def test_an_incomplete_token_file_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "tokens.json"
     for text in ("", "{}", '{"a": {"token": "short", "states": ["*"]}}', json.dumps({"a": {"token": TOKEN}})):
         path.write_text(text)
@@ -326,7 +326,7 @@ def certified(folder: Path) -> tuple[Path, Path]:
     return certificate, key
 
 
-def test_with_a_certificate_what_is_sent_is_encrypted(tmp_path: Path) -> None:
+def test_traffic_is_encrypted_with_a_certificate(tmp_path: Path) -> None:
     certificate, key = certified(tmp_path)
     import ssl
 
@@ -339,7 +339,7 @@ def test_with_a_certificate_what_is_sent_is_encrypted(tmp_path: Path) -> None:
         assert httpx.get(path, verify=trusting).json()["value"] == 1
         with flight.connect(server.flight_url, tls_root_certs=certificate.read_bytes()) as client:
             assert exchanged(client, {"state": "totals"}, NAMES)["value"].to_pylist() == [1, None]
-        # A client that trusts it over HTTP, and was told of no authority for Flight, sends nothing there.
+        # A client that trusts it over HTTP, but has no authority for Flight, sends nothing there.
         with (
             QueryClient([server.url], verify=trusting, timeout_s=2) as client,
             pytest.raises(MillstreamError, match=r"CERTIFICATE_VERIFY_FAILED|certificate") as refusal,
@@ -350,16 +350,16 @@ def test_with_a_certificate_what_is_sent_is_encrypted(tmp_path: Path) -> None:
         QueryServer(counted(), ServerSettings(port=0, certificate=key, private_key=certificate)).start()
 
 
-# --- how much, how fast, how long ---------------------------------------------------------------------------------
+# --- limits -------------------------------------------------------------------------------------------------------
 
 
-def test_more_keys_than_a_request_may_have_are_refused() -> None:
+def test_too_many_keys_in_a_request_are_rejected() -> None:
     with serving(counted(), limits=Limits(keys_max=3)) as client:
         refused = client.post("/states/totals/keys", json={"keys": ["a"] * 4})
         assert (refused.status_code, refused.json()["error"]) == (413, "too-large")
 
 
-def test_requests_that_come_too_fast_are_told_to_wait() -> None:
+def test_requests_over_the_rate_limit_are_rejected_with_a_wait_time() -> None:
     with serving(counted(), limits=Limits(requests_per_s=0.001)) as client:
         answers = [client.get("/states/totals/keys/ada") for _ in range(4)]
         assert answers[0].status_code == 200
@@ -367,7 +367,7 @@ def test_requests_that_come_too_fast_are_told_to_wait() -> None:
         assert int(answers[-1].headers["retry-after"]) >= 1
 
 
-def test_a_read_that_takes_too_long_is_given_up() -> None:
+def test_a_read_over_its_time_limit_is_aborted() -> None:
     job = counted()
     job.commit(is_slow=True)
     with serving(job, limits=Limits(request_timeout_s=2)) as client:
@@ -378,21 +378,21 @@ def test_a_read_that_takes_too_long_is_given_up() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sent", "told"),
+    ("sent", "status"),
     [(b"", b""), (b"GET /v1/jobs/counts HTTP/1.1\r\nhost: loc", b"408")],
     ids=["nothing", "half a head"],
 )
-def test_a_client_that_does_not_finish_its_request_is_let_go(sent: bytes, told: bytes) -> None:
+def test_a_client_that_does_not_finish_its_request_is_disconnected(sent: bytes, status: bytes) -> None:
     with serving(counted(), limits=Limits(header_timeout_s=1)) as client:
         address = (client.base_url.host, client.base_url.port or 0)
         with socket.create_connection(address, timeout=60) as connection:
             connection.sendall(sent)
-            assert connection.recv(1000).partition(b" ")[2][:3] == told
+            assert connection.recv(1000).partition(b" ")[2][:3] == status
             assert connection.recv(1000) == b""
         assert client.get("/states/totals/keys/ada").status_code == 200
 
 
-def test_a_body_that_comes_by_the_byte_is_given_up() -> None:
+def test_a_body_sent_byte_by_byte_is_aborted() -> None:
     with serving(counted(), limits=Limits(request_timeout_s=0.3)) as client:
         address = (client.base_url.host, client.base_url.port or 0)
         with socket.create_connection(address, timeout=60) as connection:
@@ -404,17 +404,17 @@ def test_a_body_that_comes_by_the_byte_is_given_up() -> None:
 @pytest.mark.parametrize(
     "body", [b"", b"[]", b"{", b'{"keys": 7}', b'{"keys": [], "limit": 1}', b"\xff\xfe", b"[" * 5_000, b"null"]
 )
-def test_malformed_bodies_are_refused_with_a_sentence(body: bytes) -> None:
+def test_malformed_bodies_are_rejected_with_a_message(body: bytes) -> None:
     with serving(counted()) as client:
         refused = client.post("/states/totals/keys", content=body, headers={"content-type": "application/json"})
         assert refused.status_code in (400, 422)
         assert "/openapi.json" in refused.json()["message"]
 
 
-# --- where servers are --------------------------------------------------------------------------------------------
+# --- registration -------------------------------------------------------------------------------------------------
 
 
-def test_a_server_is_in_the_store_while_it_answers_and_not_afterwards() -> None:
+def test_a_server_is_registered_in_the_store_only_while_it_answers() -> None:
     store = open_store("memory://query-server-registered")
     with QueryServer(counted(), ServerSettings(port=0, key_groups=range(64)), store) as server:
         (found,) = registrations_of(store)
@@ -422,7 +422,7 @@ def test_a_server_is_in_the_store_while_it_answers_and_not_afterwards() -> None:
     assert registrations_of(store) == []
 
 
-def test_a_port_that_is_taken_is_said_so() -> None:
+def test_an_occupied_port_is_reported() -> None:
     with QueryServer(counted(), ServerSettings(port=0)) as server:
         port = int(server.url.rsplit(":", 1)[1])
         with pytest.raises(ConfigurationError, match="cannot be listened on"):
@@ -470,7 +470,7 @@ def test_columns_of_keys_are_exchanged_for_columns_of_values_of_one_epoch() -> N
         assert client.do_get(scan).read_all().to_pydict() == {"key": ["ada"], "value": [2]}
 
 
-def test_flight_asks_for_tokens_too() -> None:
+def test_flight_requires_tokens_too() -> None:
     with flying(counted(), rights=rights("totals")) as client:
         with pytest.raises(flight.FlightUnauthenticatedError):
             exchanged(client, {"state": "totals"}, NAMES)
@@ -480,7 +480,7 @@ def test_flight_asks_for_tokens_too() -> None:
             exchanged(client, {"state": "untyped"}, NAMES, headers=mine)
 
 
-def test_flight_bounds_the_keys_of_a_call() -> None:
+def test_flight_limits_the_keys_of_a_call() -> None:
     too_many = pytest.raises((flight.FlightError, pa.ArrowException), match="more than 1 keys")
     with flying(counted(), limits=Limits(flight_keys_max=1)) as client, too_many:
         exchanged(client, {"state": "totals"}, NAMES)

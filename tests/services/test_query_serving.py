@@ -1,6 +1,6 @@
-"""A job that answers questions while it runs, because its configuration says so; and what can be wrong with that.
+"""A job that serves queries while it runs, by its configuration; and the possible errors.
 
-The jobs run in this process. A record that is held lets the test ask while its epoch is not committed yet.
+The jobs run in this process. A record that is held back lets the test query while its epoch is uncommitted.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ ANYWHERE = {"millstream.query.listen": "127.0.0.1:0"}
 
 
 def held(value: tuple[str, int]) -> tuple[str, int]:
-    """Let a record through when the test has said so."""
+    """Pass a record once the test has released it."""
     if value[0] in HELD:
         assert HELD[value[0]].wait(30)
     return value
@@ -57,7 +57,7 @@ def held(value: tuple[str, int]) -> tuple[str, int]:
 
 @contextmanager
 def holding() -> Iterator[str]:
-    """The key of a record that is held; let through in the end, whatever happens."""
+    """The key of a record that is held back; released at the end in any case."""
     key = f"held {len(HELD)}"
     HELD[key] = threading.Event()
     try:
@@ -77,7 +77,7 @@ def environment(items: Any, settings: dict[str, str]) -> StreamExecutionEnvironm
 
 
 def started(*items: Any, store: Store | None = None, restarts: int = 0, **more: str) -> Job:
-    """A job in memory that answers; options by their last word."""
+    """A serving job in memory; options by their last component."""
     settings = {**ANYWHERE, **{f"millstream.query.{name.replace('_', '-')}": value for name, value in more.items()}}
     env = environment(items, settings)
     graph, job_settings = env._graph("served"), env._job_settings()
@@ -101,7 +101,7 @@ def asked(job: Job, path: str, **options: Any) -> httpx.Response:
 # --- from the start to the end --------------------------------------------------------------------------------------
 
 
-def test_a_job_answers_from_its_start_until_its_end_by_committed_epochs() -> None:
+def test_a_job_answers_from_committed_epochs_from_its_start_until_its_end() -> None:
     with holding() as first, holding() as second:
         job = started((first, 0), ("a", 1), EPOCH, (second, 0), ("a", 2))
         early = asked(job, "/states/total/keys/a")
@@ -120,7 +120,7 @@ def test_a_job_answers_from_its_start_until_its_end_by_committed_epochs() -> Non
         httpx.get(url)
 
 
-def test_a_job_that_restarts_goes_on_answering_at_the_same_place() -> None:
+def test_a_restarted_job_continues_to_answer_at_the_same_address() -> None:
     with holding() as key:
         job = started(("a", 1), EPOCH, CRASH, ("a", 2), EPOCH, (key, 0), restarts=1)
         url = job.board.now.query_url
@@ -132,7 +132,7 @@ def test_a_job_that_restarts_goes_on_answering_at_the_same_place() -> None:
 
 
 @pytest.mark.parametrize("end", ["cancelled", "stopped", "failed"])
-def test_however_a_job_ends_its_server_ends_with_it(end: str) -> None:
+def test_a_server_ends_with_its_job_however_it_ends(end: str) -> None:
     with holding() as key:
         job = started(("a", 1), EPOCH, (key, 0), EPOCH, CRASH)
         url = job.board.now.query_url
@@ -149,7 +149,7 @@ def test_however_a_job_ends_its_server_ends_with_it(end: str) -> None:
         httpx.get(url)
 
 
-def test_a_watcher_hears_of_every_epoch_and_of_the_end() -> None:
+def test_a_watcher_receives_every_epoch_and_the_end() -> None:
     with holding() as key:
         job = started(("a", 1), EPOCH, (key, 0), ("a", 2), EPOCH)
         until(lambda: job.board.now.epoch == 1)
@@ -164,7 +164,7 @@ def test_a_watcher_hears_of_every_epoch_and_of_the_end() -> None:
     job.result()
 
 
-def test_a_client_finds_the_server_of_a_job_in_its_store() -> None:
+def test_a_client_discovers_the_server_of_a_job_in_its_store() -> None:
     with holding() as key:
         job = started(("a", 1), EPOCH, (key, 0))
         until(lambda: job.board.now.epoch == 1)
@@ -179,7 +179,7 @@ def test_run_of_the_testing_package_serves_too() -> None:
     assert run(env).status == "FINISHED"
 
 
-def test_a_commit_is_told_to_the_server_which_need_not_look_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_is_pushed_to_the_server_without_polling(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("millstream.query.job_view.POLL_MS", 3_600_000)
     with holding() as first, holding() as second:
         job = started(("a", 1), EPOCH, (first, 0), ("a", 2), EPOCH, (second, 0))
@@ -190,7 +190,7 @@ def test_a_commit_is_told_to_the_server_which_need_not_look_for_it(monkeypatch: 
     job.result()
 
 
-# --- what may go wrong beside a job ---------------------------------------------------------------------------------
+# --- failures of the server -----------------------------------------------------------------------------------------
 
 
 class Unregistrable(WatchedStore):
@@ -214,8 +214,8 @@ def test_a_server_that_cannot_register_answers_nevertheless(caplog: pytest.LogCa
     job.result()
 
 
-class Forgetful(MemoryStore):
-    """A store that does not tell query servers whose it is."""
+class UnreadableJobRecord(MemoryStore):
+    """A store whose job record cannot be read."""
 
     def get(self, name: str) -> bytes:
         if name == job_name() and any("/millstream/query/" in frame.filename for frame in traceback.extract_stack()):
@@ -224,7 +224,7 @@ class Forgetful(MemoryStore):
 
 
 def test_a_server_that_cannot_start_does_not_stop_its_job(caplog: pytest.LogCaptureFixture) -> None:
-    store = Forgetful(f"query-serving-{next(STORES)}")
+    store = UnreadableJobRecord(f"query-serving-{next(STORES)}")
     env = environment([("a", 1)], ANYWHERE)
     job = Launch(SystemClock(), LocalRunner(), store).prepare(env._graph("served"), env._job_settings())
     with caplog.at_level(logging.WARNING):
@@ -233,7 +233,7 @@ def test_a_server_that_cannot_start_does_not_stop_its_job(caplog: pytest.LogCapt
     assert "the job runs without its query server, which could not start: the store is away" in caplog.text
 
 
-def test_a_job_that_is_refused_gives_its_port_back() -> None:
+def test_a_rejected_job_releases_its_port() -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -247,7 +247,7 @@ def test_a_job_that_is_refused_gives_its_port_back() -> None:
         pass
 
 
-# --- what is refused before anything runs -----------------------------------------------------------------------------
+# --- rejected before the start ----------------------------------------------------------------------------------------
 
 
 def refused_program(**settings: str) -> StreamExecutionEnvironment:
@@ -274,16 +274,14 @@ def refused_program(**settings: str) -> StreamExecutionEnvironment:
         ({"page": "page.html"}, ("millstream.query.page", "millstream.query.listen")),
     ],
 )
-def test_settings_that_cannot_be_are_refused_at_the_users_line(
-    settings: dict[str, str], words: tuple[str, ...]
-) -> None:
+def test_invalid_settings_are_rejected_at_the_users_line(settings: dict[str, str], words: tuple[str, ...]) -> None:
     env = refused_program(**settings)
     with Refused(*words, kind=ConfigurationError):
         env.execute()
 
 
 @pytest.mark.parametrize("option", ["listen", "flight_port"])
-def test_a_port_that_is_taken_is_refused_before_the_job_begins(option: str) -> None:
+def test_an_occupied_port_is_rejected_before_the_job_starts(option: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         env = refused_program(**{"listen": "0", option: port})
@@ -303,7 +301,7 @@ def test_without_the_packages_of_a_server_the_extra_is_named(monkeypatch: pytest
 # --- the page -------------------------------------------------------------------------------------------------------
 
 
-def test_the_page_is_answered_at_the_root_without_a_token_and_nothing_beside_it(tmp_path: Path) -> None:
+def test_only_the_page_is_served_at_the_root_without_a_token(tmp_path: Path) -> None:
     page, tokens = tmp_path / "page.html", tmp_path / "tokens.json"
     page.write_text("<p>é</p>", encoding="utf-8")
     tokens.write_text(json.dumps({"page": {"token": "0123456789abcdef", "states": ["total"]}}))
@@ -325,7 +323,7 @@ def test_the_page_is_answered_at_the_root_without_a_token_and_nothing_beside_it(
     job.result()
 
 
-def test_without_a_page_the_root_is_no_path() -> None:
+def test_without_a_page_the_root_is_not_found() -> None:
     with holding() as key:
         job = started((key, 0))
         refused = httpx.get(job.board.now.query_url)
@@ -333,7 +331,7 @@ def test_without_a_page_the_root_is_no_path() -> None:
     job.result()
 
 
-# --- where it is said -----------------------------------------------------------------------------------------------
+# --- on the console ---------------------------------------------------------------------------------------------------
 
 
 def test_the_address_is_on_the_console_while_the_job_runs() -> None:

@@ -1,6 +1,6 @@
-"""A job that answers questions itself outlives that files of its store are cut: who asks is told, and the job runs on.
+"""A serving job survives truncation of its store's files: queries get an error, and the job continues.
 
-The job runs in a process of its own: were a file mapped there, touching it would end that process with SIGBUS.
+The job runs in a process of its own: access to a truncated memory map would end that process with SIGBUS.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ print(json.dumps({"before": before, "after": after, "status": job.status().name,
 """
 
 
-def test_files_cut_under_a_server_in_the_jobs_process_are_errors_of_questions_and_the_job_goes_on(
+def test_files_truncated_under_a_serving_job_are_query_errors_and_the_job_continues(
     tmp_path: Path,
 ) -> None:
     tests = Path(__file__).resolve().parents[1]

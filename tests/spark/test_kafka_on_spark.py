@@ -1,4 +1,4 @@
-"""KafkaSource on Spark: tasks read partitions with consumers of their own, and a job goes on at another parallelism."""
+"""KafkaSource on Spark: tasks read partitions with their own consumers, and a job is rescaled."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROWS = Types.ROW_NAMED(["user", "n"], [Types.STRING(), Types.LONG()])
 
 
 def write(broker: KafkaBroker, topic: str) -> Counter[str]:
-    """Transactions over all partitions, every third of which is aborted; what is committed, by user."""
+    """Transactions over all partitions, every third of which is aborted; returns the committed records by user."""
     producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic, "log_level": 0})
     producer.init_transactions(60)
     expected: Counter[str] = Counter()
@@ -34,7 +34,7 @@ def write(broker: KafkaBroker, topic: str) -> Counter[str]:
     return expected
 
 
-def test_counts_are_exact_through_a_stop_and_another_parallelism(
+def test_counts_are_exact_through_a_stop_and_a_rescale(
     new_env: Callable[[], StreamExecutionEnvironment], kafka_broker: KafkaBroker, unique_name: str
 ) -> None:
     expected = write(kafka_broker, kafka_broker.create_topic(unique_name, 3))

@@ -1,4 +1,4 @@
-"""Tables on Spark: what runs in memory everywhere else runs here as users run it, with the same rows."""
+"""Tables on Spark: programs that other tests run in memory run here as users run them, with the same rows."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def letters(word: str) -> Any:
 
 
 def tables(t_env: StreamTableEnvironment, env: StreamExecutionEnvironment) -> list[Table]:
-    """Some of everything: expressions, functions of all kinds, windows, a stream."""
+    """Expressions, functions of all kinds, windows, a stream."""
     records = [(f"w{n % 3}", n * 700) for n in range(50)]
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(ByField())
     stream = env.from_collection(records, Types.ROW_NAMED(["word", "at"], [Types.STRING(), Types.LONG()]))
@@ -65,7 +65,7 @@ def rows(table: Table) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("number", range(3))
-def test_a_query_gives_the_same_rows_on_spark_as_in_memory(
+def test_a_query_emits_the_same_rows_on_spark_as_in_memory(
     new_env: Callable[..., StreamExecutionEnvironment], number: int
 ) -> None:
     env = new_env()
@@ -87,12 +87,12 @@ def test_an_insert_writes_files_on_spark(new_env: Callable[..., StreamExecutionE
         "'format' = 'parquet')"
     )
     t_env.execute_sql("INSERT INTO kept SELECT n, n * 2 FROM numbers WHERE n > 90").wait()
-    assert rows(t_env.from_path("numbers").where(col("n") == 7)) == [(7,)]  # a job in passing leaves the store alone
+    assert rows(t_env.from_path("numbers").where(col("n") == 7)) == [(7,)]  # a transient job leaves the store unchanged
     files = pa.dataset.dataset(str(tmp_path / "kept"), format="parquet").to_table().sort_by("n")
     assert files.to_pydict() == {"n": list(range(91, 101)), "twice": [n * 2 for n in range(91, 101)]}
 
 
-def test_a_sql_job_that_was_stopped_with_a_savepoint_goes_on_at_another_parallelism(
+def test_a_sql_job_stopped_with_a_savepoint_is_restored_at_another_parallelism(
     new_env: Callable[..., StreamExecutionEnvironment], tmp_path: Path
 ) -> None:
     def environment(store: str) -> StreamTableEnvironment:

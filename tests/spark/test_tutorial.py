@@ -1,7 +1,6 @@
-"""docs/start/tutorial.md from its first line to its last: programs are saved, commands typed, answers compared.
+"""docs/start/tutorial.md from the first line to the last: programs are saved, commands typed, answers compared.
 
-One shell types all commands, so that `$!` is what the reader's would be. Where a reader waits for something to be seen,
-so does the test: until what is printed is what the page says.
+One shell runs all commands, so that `$!` is the reader's. Where a reader waits for some output, so does the test.
 """
 
 from __future__ import annotations
@@ -21,20 +20,20 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE_S = 300  # of each step: a machine that has other things to do takes minutes to start Spark
+PATIENCE_S = 300  # of each step: a busy machine takes minutes to start Spark
 _BLOCK = re.compile(r"^```(python|sh|text)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Step:
-    """What is typed, and what is printed then; None where the page does not say."""
+    """A typed command, and its output; None if the page does not show it."""
 
     typed: str
     printed: str | None
 
 
 class Terminal:
-    """A shell in a folder. It ends with everything that it has started."""
+    """A shell in a folder. It ends with all its child processes."""
 
     def __init__(self, folder: Path) -> None:
         commands = folder / "bin"
@@ -60,11 +59,11 @@ class Terminal:
         self._typed = 0
 
     def type(self, commands: str) -> tuple[str, int]:
-        """What the commands print, and the exit code of the last one."""
+        """The output of the commands, and the exit code of the last one."""
         assert self._shell.stdin is not None and self._shell.stdout is not None
         self._typed += 1
         mark = f"<<{self._typed}>>"
-        # What runs behind the prompt must not keep the answer open, nor read what is typed next.
+        # Background processes must not hold the output open, nor read later input.
         behind = re.sub(r" &$", " </dev/null >/dev/null &", commands.strip(), flags=re.MULTILINE)
         self._shell.stdin.write(f"{behind}\necho; echo '{mark}'$?\n")
         self._shell.stdin.flush()
@@ -76,7 +75,7 @@ class Terminal:
         raise AssertionError(f"the shell ended: {''.join(lines)}")
 
     def close(self) -> None:
-        # The session of this very shell: jobs behind the prompt, and Spark's processes of them.
+        # The session of this shell: background jobs, and their Spark processes.
         os.killpg(self._shell.pid, signal.SIGKILL)
         self._shell.wait(10)
         for stream in (self._shell.stdin, self._shell.stdout):
@@ -94,7 +93,7 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
 
 
 def steps(folder: Path) -> list[Step]:
-    """The commands of the page, with what they print; its programs are saved under the names they say."""
+    """The commands of the page, with their output; its programs are saved under their documented names."""
     blocks = _BLOCK.findall((ROOT / "docs" / "start" / "tutorial.md").read_text(encoding="utf-8"))
     steps: list[Step] = []
     for at, (language, text) in enumerate(blocks):

@@ -1,4 +1,6 @@
-"""Files that a Python worker left unsent: Spark ends idle workers, and the driver has others send what they wrote."""
+"""Files not yet uploaded by a Python worker: Spark ends idle workers, and the driver makes other executors upload
+them.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +20,15 @@ from millstream.storage.tier.tiered_store import TierSettings
 NAME = "segments/count/total/7-a.arrow"
 
 
-def test_executors_that_are_asked_send_what_dead_workers_left(spark: Any, tmp_path: Path) -> None:
-    """The store is a folder, but with patience before it: to the tier it is one like those of a network."""
+def test_executors_upload_files_of_dead_workers_on_request(spark: Any, tmp_path: Path) -> None:
+    """The store is a folder wrapped with patience: to the tier it looks like a network store."""
     below = LocalStore(tmp_path / "store")
     dead = LocalTier(tmp_path / "tier", 1 << 20)
     dead.keep_unsent(below.url, NAME, b"abc")
     dead.close()
     facts = JobFacts("job", "id", "run", PatientStore(below), tier=TierSettings(str(tmp_path / "tier")))
     files = UnsentFiles(spark)
-    files.send(JobFacts("job", "id", "run", PatientStore(below)))  # without a tier nobody is asked
+    files.send(JobFacts("job", "id", "run", PatientStore(below)))  # without a tier no executor is involved
     assert files._asking is None
     files.send(facts)
     deadline_s = time.monotonic() + PATIENCE_S

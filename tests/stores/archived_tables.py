@@ -1,8 +1,8 @@
-"""A job that keeps a table with an archive, watched after every operation of a store: whoever looks, at any moment, at
-any epoch that is kept, finds the rows that the changes up to that epoch come to.
+"""A job with an archived table, watched after every operation of a store: at any moment and any retained epoch, the
+table contains the result of the changes up to that epoch.
 
-The changes are made beside a plain dictionary, which is the truth. How far an epoch has read its manifest says. Stores
-are in memory, so that every operation on them, by tasks, driver or publisher, is a moment to look, or to die at.
+The changes are applied to a plain dictionary too, which is the truth. An epoch's manifest says how far it has read.
+Stores are in memory, so that every operation on them, by tasks, driver or publisher, is a moment to check, or to crash.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Rows = Counter[tuple[int, int, int]]
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of table: its key, and by what it is archived."""
+    """A kind of table: its key, and the column by which it is archived."""
 
     key: tuple[str, ...]
     by: str | None
@@ -89,7 +89,7 @@ class Changes:
 
 
 def random_changes(random: Random, kind: Kind, epochs: int, size: int = 6) -> Changes:
-    """Rows come, change and go, some of them late, while time goes on."""
+    """Rows are inserted, updated and deleted, some of them late, while the watermark advances."""
     changes, rows, now = Changes(), Counter(), 0
     places = [("t", "k", "v").index(name) for name in kind.key]
     for _ in range(epochs):
@@ -132,7 +132,7 @@ def moment(second: int) -> dt.datetime:
 def add_table(
     env: Any, changes: Changes, kind: Kind, archive: str, clock: ManualClock, format: str = "parquet"
 ) -> None:
-    """The program: a table, and what is put into it."""
+    """The program: a table, and the INSERT into it."""
     t_env = StreamTableEnvironment.create(env)
     stream = env.add_source(Script(changes.script, type_info=ROW, clock=clock), type_info=ROW)
     schema = Schema.new_builder().column("t", "TIMESTAMP(3) NOT NULL").column("k", "INT NOT NULL")
@@ -154,7 +154,7 @@ def run_table(
     epochs: int | None = None,
     format: str = "parquet",
 ) -> None:
-    """Run the job that keeps the table, to its end, or until it dies."""
+    """Run the job to its end, or until it crashes."""
 
     def build(env: Any) -> None:
         add_table(env, changes, kind, archive, clock, format)
@@ -168,7 +168,7 @@ class Died(Exception):
 
 @dataclass
 class Watch:
-    """Looks at the table after every operation of a store; dies at the operation of a number."""
+    """Checks the table after every operation of a store; crashes at a given operation."""
 
     changes: Changes
     store: str
@@ -197,16 +197,16 @@ class Watch:
     def look(self) -> None:
         """The newest epoch has the rows that it has read."""
         if read_job_record(MemoryStore(self.store)) is None:
-            return  # its driver has no more than a lease
+            return  # its driver has only a lease
         try:
             self.check(query.open(f"memory://{self.store}").newest())
         except (NoEpochError, UnknownStateError):
             pass  # before the first epoch
         except MillstreamError as error:
-            self.wrong.append(str(error))  # raised, it would be the driver's: it looks again, and goes on
+            self.wrong.append(str(error))  # raised here, it would fail the driver, which retries
 
     def look_back(self) -> None:
-        """Every epoch has."""
+        """Every retained epoch has the rows that it has read."""
         job = query.open(f"memory://{self.store}")
         for epoch in job.epochs():
             with job.at(epoch=epoch) as view:
@@ -227,7 +227,7 @@ class Watch:
             self.wrong.append(f"epoch {view.epoch}, {read} read: missing {expected - found}, extra {found - expected}")
 
     def check_keys(self, view: query.EpochView) -> None:
-        """Asked for by key, one at a time and all together, the table has the same rows."""
+        """Point lookups, single and batched, return the same rows."""
         table = view.table("kept")
         if not table.primary_key:
             return
@@ -249,7 +249,7 @@ def utc_rows(rows: Any) -> list[dict[str, Any]]:
 
 @contextmanager
 def watched(watch: Watch) -> Iterator[Watch]:
-    """Every operation that changes a store in memory is a moment to look."""
+    """Check at every operation that changes an in-memory store."""
     names = ("create", "put", "delete", "delete_many")
     before = {name: getattr(MemoryStore, name) for name in names}
 
@@ -273,8 +273,9 @@ def watched(watch: Watch) -> Iterator[Watch]:
 def killed_and_resumed(
     changes: Changes, kind: Kind, dies_at: int | None, parallelisms: tuple[int, int] = (1, 1)
 ) -> Watch:
-    """Run the job, kill it at an operation of a store, run it to its end; all the while somebody looks. Of files, the
-    newest epoch names those that are published, and no others are."""
+    """Run the job, crash it at an operation of a store, run it to its end, with checks throughout. For files, the
+    newest epoch references exactly the published ones.
+    """
     (store, archive), clock = new_stores(), ManualClock()
     watch = Watch(changes, store, dies_at)
     with watched(watch):
@@ -292,20 +293,20 @@ def killed_and_resumed(
 
 
 def new_stores() -> tuple[str, str]:
-    """The name of a store, and the address of an archive, that nobody has."""
+    """A fresh store name and archive address."""
     number = next(NUMBERS)
     return f"archived-{number}", f"memory://archive-{number}"
 
 
 def published(archive: str) -> Sequence[str]:
-    """The files that others see."""
+    """The visible files."""
     return [name for name in MemoryStore(archive.removeprefix("memory://")).list("") if not name.startswith((".", "_"))]
 
 
 def ahead_of_commits(
     changes: Changes, kind: Kind, store: LaggingStore, archive: str, clock: ManualClock, parallelism: int = 1
 ) -> Job:
-    """The job that keeps the table, in a store whose files and manifests come late: epochs run ahead of commits."""
+    """Run the job in a store whose files and manifests arrive late: epochs run ahead of commits."""
     env = StreamExecutionEnvironment().set_parallelism(parallelism)
     env.configure(Configuration().set_string("millstream.ahead.max-epochs", "4"))
     add_table(env, changes, kind, archive, clock)

@@ -1,4 +1,4 @@
-"""A store in memory with room for so many bytes, for tests of full disks."""
+"""An in-memory store with limited space, for tests of full disks."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ __all__ = ["FullStore", "Room"]
 
 @dataclass
 class Room:
-    """`free_bytes`: how much still fits. `refusals`: what did not, as names. `full_writes`: of all writes those for
-    which there is no room either. A name needs no room, only content does."""
+    """`free_bytes`: the remaining space. `refusals`: the names of rejected files. `full_writes`: numbers of writes
+    that fail in any case. A name needs no space, only content does.
+    """
 
     free_bytes: int = 1 << 40
     refusals: list[str] = field(default_factory=list)
@@ -35,9 +36,9 @@ class FullStore(MemoryStore):
         return (FullStore, (self._name,))
 
     def put(self, name: str, data: bytes) -> None:
-        # As a local store does: the new file is whole before it replaces the old one.
+        # As in a local store: the new file is complete before it replaces the old one.
         self._claim(name, data)
-        self._give_back(name)
+        self._release(name)
         super().put(name, data)
 
     def create(self, name: str, data: bytes) -> bool:
@@ -48,7 +49,7 @@ class FullStore(MemoryStore):
         return False
 
     def delete(self, name: str) -> None:
-        self._give_back(name)
+        self._release(name)
         super().delete(name)
 
     def check_writable(self) -> None:
@@ -63,6 +64,6 @@ class FullStore(MemoryStore):
             raise StoreFullError(f"Store {self.url}: disk full while writing {name!r}.")
         self.room.free_bytes -= len(data)
 
-    def _give_back(self, name: str) -> None:
+    def _release(self, name: str) -> None:
         if self.exists(name):
             self.room.free_bytes += len(self.get(name))

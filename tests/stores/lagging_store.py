@@ -1,7 +1,8 @@
-"""A store in memory whose files come late, as those of a machine that sends them beside its work, and that may be away.
+"""An in-memory store whose files arrive late, like those of a machine that uploads in the background, and that may be
+unavailable.
 
-What tasks write is kept on their machine and read there; it comes to the store when it is asked for, or later. A
-manifest that names a file which is not in the store is an error of the driver, and is told as one.
+Files written by tasks stay on their machine and are readable there; they reach the store on request, or later. A
+manifest that references a file missing in the store is an error of the driver, and is raised as one.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ _SENT_BESIDE = (f"{SEGMENTS}/", f"{STAGED}/")
 
 
 class Lag:
-    """How late a store is: what is unsent, and whether it answers. `draw`: a file is sent when it is asked for, by
-    chance; None: at once when it is asked for."""
+    """The lag of a store: unsent files, and whether it responds. `draw`: a requested file is sent with a random
+    delay; None: immediately.
+    """
 
     def __init__(self, draw: random.Random | None = None) -> None:
         self.draw = draw
@@ -37,13 +39,13 @@ class Lag:
         self.holds_manifests.set()
 
     def lose(self) -> None:
-        """The machine is gone with all that it has kept."""
+        """The machine is lost with all its files."""
         self.unsent.clear()
         self.tier.clear()
 
 
 class LaggingStore(MemoryStore):
-    """`name` is that of the store below. Tasks and driver have one lag."""
+    """`name` is that of the store below. Tasks and driver share one lag."""
 
     def __init__(self, name: str, lag: Lag | None = None) -> None:
         super().__init__(name)

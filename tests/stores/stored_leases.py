@@ -1,4 +1,4 @@
-"""The leases of a store, as tests ask for them."""
+"""The leases of a store, for assertions in tests."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from millstream.storage.store import Store
 
 
 def leases_of(store: Store) -> list[Lease]:
-    """All leases of a store that can be read, ended ones included."""
+    """All readable leases of a store, expired ones included."""
     return [lease for _, lease in read_leases(store) if isinstance(lease, Lease)]

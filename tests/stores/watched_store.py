@@ -1,4 +1,6 @@
-"""Stores in memory for tests in which something happens before a file changes, or the store is away for a while."""
+"""In-memory stores for tests in which something happens before a file changes, or the store is temporarily
+unavailable.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,7 @@ Answer = TypeVar("Answer")
 
 
 def make_older(store: Store, prefix: str, age_ms: int) -> None:
-    """Let the files below `prefix`, or the file of that name, have been written `age_ms` earlier, by the store's own
-    clock."""
+    """Date the files below `prefix`, or the file of that name, `age_ms` earlier, by the store's own clock."""
     for name in [prefix] if store.exists(prefix) else store.list(prefix):
         path = store.local_path(name)
         if path is None:
@@ -30,7 +31,7 @@ def make_older(store: Store, prefix: str, age_ms: int) -> None:
 
 
 class WatchedStore(MemoryStore):
-    """Calls `before_write` before everything that is put, created or deleted."""
+    """Calls `before_write` before every put, create or delete."""
 
     def before_write(self) -> None:
         raise NotImplementedError
@@ -50,8 +51,9 @@ class WatchedStore(MemoryStore):
 
 @dataclass
 class Absence:
-    """When a store is away: from its `first` call on, for so many `calls`. `answers_lost`: what is asked of it then is
-    done, but nobody hears so."""
+    """An outage of a store: from its `first` call on, for `calls` calls. `answers_lost`: the calls are executed, but
+    their results are lost.
+    """
 
     first: int = 1 << 62
     calls: int = 1
@@ -71,7 +73,7 @@ _ABSENCES: dict[str, Absence] = {}
 
 
 class AwayStore(MemoryStore):
-    """A store that is away at times, for the driver and for tasks."""
+    """A store with outages, for the driver and for tasks."""
 
     def __init__(self, name: str, absence: Absence | None = None) -> None:
         super().__init__(name)

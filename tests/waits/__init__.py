@@ -1,1 +1,1 @@
-"""Waiting in tests: time limits, moments of a job, answers that must come, refusals."""
+"""Waiting in tests: time limits, moments of a job, eventual answers, rejections."""

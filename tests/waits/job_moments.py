@@ -15,7 +15,7 @@ __all__ = ["killed_until_finished", "when"]
 
 
 def when(job: Job, is_time: Callable[[JobProgress], bool], act: Callable[[], object]) -> None:
-    """Call `act` once, when it is time."""
+    """Call `act` once, as soon as `is_time` is true."""
     done = threading.Event()
 
     def look(progress: JobProgress) -> None:
@@ -27,8 +27,9 @@ def when(job: Job, is_time: Callable[[JobProgress], bool], act: Callable[[], obj
 
 
 def killed_until_finished(start: Callable[[], Job], lose: Callable[[], object], draw: Random, runs_max: int) -> None:
-    """Run a job that runs ahead of its commits time and again, and each time kill it without a word somewhere on its
-    way, with all that was not sent (`lose`); until it has come to its end."""
+    """Run a job that runs ahead of its commits repeatedly, and each time kill it at a random moment, losing its
+    unsent files (`lose`); until it has finished.
+    """
     for _ in range(runs_max):
         job = start()
         counted, moment = itertools.count(), draw.randrange(10, 60)

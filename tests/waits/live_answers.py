@@ -1,4 +1,4 @@
-"""Questions to tables of jobs, for tests of live SQL and of archives: an answer now, and one that must come."""
+"""Queries of jobs' tables, for tests of live SQL and of archives: an immediate answer, or one that is waited for."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def rows(env: TableEnvironment, statement: str) -> list[tuple[Any, ...]]:
 
 
 def eventually(ask: Callable[[], Any], holds: Callable[[Any], bool], wait_s: float = WAIT_S) -> Any:
-    """The first answer that holds; an error that is one still at the end is raised."""
+    """The first answer that satisfies `holds`; the last error is raised on a timeout."""
     ends = time.monotonic() + wait_s
     while True:
         try:

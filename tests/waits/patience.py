@@ -1,4 +1,4 @@
-"""How long a test waits for what it needs: nearly as long as it may run at all, for a machine may do much else."""
+"""Timeouts for conditions in tests: nearly the test's own time limit, because a machine may be busy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PATIENCE_S = 240.0
 
 
 def until(what: str, condition: Callable[[], Any]) -> Any:
-    """What `condition` gives once it is true."""
+    """The result of `condition` once it is true."""
     deadline_s = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline_s:
         if answer := condition():

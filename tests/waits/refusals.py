@@ -1,4 +1,4 @@
-"""A `with` block for programs that are refused where they are written."""
+"""A `with` block for programs that are rejected at their own line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Refused"]
 
 
 class Refused:
-    """Expects a ProgramError that points at the line inside the `with` block, and whose text holds `words`."""
+    """Expects a ProgramError that points at the line inside the `with` block, and whose text contains `words`."""
 
     def __init__(self, *words: str, kind: type[ProgramError] = ProgramError) -> None:
         self.words, self.kind = words, kind

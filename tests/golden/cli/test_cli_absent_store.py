@@ -1,4 +1,4 @@
-"""Commands about jobs whose store does not answer say so, in bounded time, and nothing of the jobs."""
+"""Commands on jobs whose store is unavailable report that in bounded time, and make no claim about the jobs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("as_json", [False, True])
-def test_a_list_of_jobs_in_a_store_that_is_away_says_so_and_lists_nothing(
+def test_listing_jobs_of_an_unavailable_store_reports_that_and_lists_nothing(
     as_json: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     screen = io.StringIO()
@@ -35,6 +35,6 @@ def test_a_list_of_jobs_in_a_store_that_is_away_says_so_and_lists_nothing(
     assert screen.getvalue() == ""
 
 
-def test_a_savepoint_of_a_job_whose_store_is_away_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_savepoint_in_an_unavailable_store_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     assert take_savepoint("s3://bucket/jobs/clicks", None, None, None) != 0
     assert "cannot be reached" in capsys.readouterr().err

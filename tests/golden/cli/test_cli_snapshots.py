@@ -1,4 +1,4 @@
-"""Snapshots from the command line: save, stop, rescale, go back, fork, and what is said when that cannot be."""
+"""Snapshots from the command line: save, stop, rescale, restore an earlier one, fork, and the errors of each."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def new_store() -> str:
     return f"cli-snapshots-{next(_STORES)}"
 
 
-class Typed:
-    """What a command printed, and its exit code."""
+class CommandResult:
+    """A command's output and exit code."""
 
     def __init__(self, *arguments: str) -> None:
         done = CliRunner().invoke(app, list(arguments))
@@ -59,7 +59,7 @@ class Typed:
 
 @pytest.fixture
 def endless(tmp_path: Path) -> Iterator[Job]:
-    """A job that runs for ever, in this process, with a store in a folder."""
+    """A job that runs forever in this process, with a store in a folder."""
     env = StreamExecutionEnvironment.get_execution_environment()
     env.set_parallelism(2).configure(Configuration().set_string("millstream.epoch.min-interval", "20 ms"))
     source = DataGeneratorSource(lambda n: n, rate_per_second=2000, type_info=Types.LONG())
@@ -81,20 +81,20 @@ def endless(tmp_path: Path) -> Iterator[Job]:
 
 def test_a_running_job_is_saved_rescaled_and_stopped_through_its_store(endless: Job, tmp_path: Path) -> None:
     store = str(tmp_path / "store")
-    saved = Typed("savepoint", store, "--name", "before")
+    saved = CommandResult("savepoint", store, "--name", "before")
     assert (saved.code, saved.out) == (0, f"{store}@before"), saved.err
     assert f"millstream run JOB.PY --from {store}@before" in saved.err
     kept = find_snapshot(parse_snapshot_name(saved.out)).manifest
 
-    rescaled = Typed("rescale", store, "3")
+    rescaled = CommandResult("rescale", store, "3")
     assert rescaled.code == 0 and "'numbers' continues at parallelism 3 with its next epoch" in rescaled.err
     at = endless.board.now.epoch
     while endless.board.now.epoch < at + 3 and not endless.wait(0):
         time.sleep(0.01)
-    refused = Typed("rescale", store, "999")
+    refused = CommandResult("rescale", store, "999")
     assert refused.code == 1 and "millstream: rescale: found 999, expected 1 to 128" in refused.err
 
-    stopped = Typed("stop", store, "--to", str(tmp_path / "saved"))
+    stopped = CommandResult("stop", store, "--to", str(tmp_path / "saved"))
     assert stopped.code == 0 and "'numbers' has stopped at epoch" in stopped.err, stopped.err
     assert endless.status() is JobStatus.SUSPENDED
     newest = ManifestLog(open_store(store)).newest()
@@ -104,24 +104,22 @@ def test_a_running_job_is_saved_rescaled_and_stopped_through_its_store(endless: 
     assert not open_store(store).list("control")
 
 
-def test_a_running_job_saves_itself_when_asked_and_is_cancelled_and_keeps_what_it_committed(
-    endless: Job, tmp_path: Path
-) -> None:
+def test_a_running_job_takes_a_savepoint_and_cancel_retains_committed_epochs(endless: Job, tmp_path: Path) -> None:
     mailbox = Mailbox(open_store(str(tmp_path / "store")))
     saved = mailbox.send("savepoint", {"to": None, "name": "asked"}, SystemClock().now_ms(), timeout_s=60)
     assert find_snapshot(parse_snapshot_name(saved)).manifest.epoch >= 2
-    done = Typed("cancel", str(tmp_path / "store"))
+    done = CommandResult("cancel", str(tmp_path / "store"))
     assert done.code == 0 and "'numbers' is cancelled; epochs committed until then" in done.err
     assert endless.status() is JobStatus.CANCELED and ManifestLog(open_store(str(tmp_path / "store"))).epochs()
 
 
 def test_a_running_job_is_drained_and_finished(endless: Job, tmp_path: Path) -> None:
-    done = Typed("stop", str(tmp_path / "store"), "--drain", "--savepoint")
+    done = CommandResult("stop", str(tmp_path / "store"), "--drain", "--savepoint")
     assert done.code == 0 and "'numbers' is finished at epoch" in done.err
     assert find_snapshot(parse_snapshot_name(done.out)).manifest.status == "FINISHED"
 
 
-def test_a_cancel_does_not_wait_for_a_stop_that_takes_long() -> None:
+def test_a_cancel_does_not_wait_for_a_slow_stop() -> None:
     stopping: list[bool] = []
 
     def stop() -> str:
@@ -144,46 +142,48 @@ def test_a_cancel_does_not_wait_for_a_stop_that_takes_long() -> None:
 # --- a job that does not run ----------------------------------------------------------------------------------
 
 
-def test_nobody_answers_for_a_job_that_does_not_run() -> None:
+def test_a_request_to_a_job_that_does_not_run_is_rejected() -> None:
     name = new_store()
     run(totals(Collect()), store=name, epochs=2)
     for command in (["stop"], ["cancel"], ["rescale"]):
-        done = Typed(*command, f"memory://{name}", *(["4"] if command == ["rescale"] else []), "--timeout", "0.1")
+        done = CommandResult(
+            *command, f"memory://{name}", *(["4"] if command == ["rescale"] else []), "--timeout", "0.1"
+        )
         assert done.code == 1 and "no running job answered" in done.err and "Is it running?" in done.err
     assert not MemoryStore(name).list("control")
 
 
-def test_a_stopped_job_is_saved_at_its_last_epoch_and_let_go_again() -> None:
+def test_a_savepoint_of_a_stopped_job_pins_its_last_epoch_until_released() -> None:
     name = new_store()
     run(totals(Collect()), store=name, epochs=2)
-    done = Typed("savepoint", f"memory://{name}")
+    done = CommandResult("savepoint", f"memory://{name}")
     assert done.code == 0 and done.out.startswith(f"memory://{name}@savepoint-3-")
     (pin,) = pins_of(MemoryStore(name))
-    assert Typed("savepoint", f"memory://{name}", "--dispose", "nothing").code == 2
-    assert Typed("savepoint", f"memory://{name}", "--dispose", pin.name).code == 0
+    assert CommandResult("savepoint", f"memory://{name}", "--dispose", "nothing").code == 2
+    assert CommandResult("savepoint", f"memory://{name}", "--dispose", pin.name).code == 0
     assert not pins_of(MemoryStore(name))
 
 
 def killed_before_publishing(store: MemoryStore) -> None:
-    """Let a job that has stopped after its third epoch have been killed before it closed and before it published."""
+    """Make a job that stopped after its third epoch look killed before it closed and published."""
     for name in ("manifests/000000000004.json", "receipts/000000000003.json"):
         store.delete(name)
 
 
-def test_of_a_job_that_died_the_newest_published_epoch_is_saved(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_savepoint_of_a_dead_job_saves_the_newest_published_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("millstream.cli.savepoint._ACCEPTED_WITHIN_S", 0.1)
     name = new_store()
     run(totals(Collect()), store=name, epochs=3)
-    MemoryStore(name).delete("manifests/000000000004.json")  # as if it had been killed before it closed
-    done = Typed("savepoint", f"memory://{name}", "--name", "newest")
+    MemoryStore(name).delete("manifests/000000000004.json")  # as if it had been killed before closing
+    done = CommandResult("savepoint", f"memory://{name}", "--name", "newest")
     assert done.code == 0 and find_snapshot(parse_snapshot_name(done.out)).manifest.epoch == 3
     killed_before_publishing(MemoryStore(name))
-    done = Typed("savepoint", f"memory://{name}", "--name", "last")
+    done = CommandResult("savepoint", f"memory://{name}", "--name", "last")
     assert done.code == 0 and "epoch 3 is not known to be published: saving epoch 2" in done.err
     assert find_snapshot(parse_snapshot_name(done.out)).manifest.epoch == 2
 
 
-def test_an_epoch_that_is_collected_while_it_is_saved_is_asked_for_anew() -> None:
+def test_a_savepoint_retries_when_its_epoch_is_collected_meanwhile() -> None:
     name = new_store()
     run(totals(Collect()), store=name, epochs=3)
     asked = iter([7, 2])
@@ -197,10 +197,10 @@ def test_an_epoch_that_is_collected_while_it_is_saved_is_asked_for_anew() -> Non
 def test_a_savepoint_warns_of_state_under_a_derived_uid() -> None:
     name = new_store()
     run(totals(Collect(), uid=None), store=name, epochs=2)
-    said = Typed("savepoint", f"memory://{name}").err
+    said = CommandResult("savepoint", f"memory://{name}").err
     assert 'KEYED PROCESS: .uid("keyed-process-' in said
     run(totals(Collect()), store=(given := new_store()), epochs=2)
-    assert ".uid(" not in Typed("savepoint", f"memory://{given}").err
+    assert ".uid(" not in CommandResult("savepoint", f"memory://{given}").err
 
 
 # --- which job ------------------------------------------------------------------------------------------------
@@ -217,15 +217,15 @@ def test_jobs_are_found_by_store_name_and_id(tmp_path: Path, monkeypatch: pytest
         find_store("orders")
     with pytest.raises(StoreError, match=r"neither the store of a job nor a job below \.millstream. There are: clicks"):
         find_store("views")
-    assert Typed("stop", "views").code == 2 and Typed("savepoint", "views").code == 2
-    assert "memory://nobody holds no job" in Typed("cancel", "memory://nobody").err
+    assert CommandResult("stop", "views").code == 2 and CommandResult("savepoint", "views").code == 2
+    assert "memory://nobody holds no job" in CommandResult("cancel", "memory://nobody").err
 
 
 def test_the_list_shows_epochs_savepoints_and_forks(tmp_path: Path) -> None:
     store = tmp_path / "a"
     copied(totals(Collect()), store, epochs=3)
     pin_epoch(open_store(str(store)), Pin("before", 2, "savepoint", created_ms=1_000))
-    assert Typed("fork", f"{store}@1", "--as", "b", "--store", str(tmp_path / "b")).code == 0
+    assert CommandResult("fork", f"{store}@1", "--as", "b", "--store", str(tmp_path / "b")).code == 0
     screen = io.StringIO()
     assert list_jobs(str(tmp_path), as_json=False, snapshots=True, screen=screen, now_ms=61_000) == 0
     shown = screen.getvalue()
@@ -255,7 +255,7 @@ def started(text: str, store: str | None = None, drops: bool = False) -> dict[st
     return {key: value for key, value in settings.items() if key != "millstream.console"}
 
 
-def test_from_goes_on_in_the_jobs_store_unless_another_is_given(tmp_path: Path) -> None:
+def test_from_continues_in_the_jobs_store_unless_another_is_named(tmp_path: Path) -> None:
     store = tmp_path / "a"
     copied(totals(Collect()), store, epochs=3)
     path, where, drops = (
@@ -266,11 +266,11 @@ def test_from_goes_on_in_the_jobs_store_unless_another_is_given(tmp_path: Path) 
     assert started(str(store)) == {where: str(store), path: str(store)}
     assert started(f"{store}@2", drops=True) == {where: str(store), path: f"{store}@2", drops: "true"}
     assert started(f"{store}@2", store="elsewhere") == {where: "elsewhere", path: f"{store}@2"}
-    savepoint = Typed("savepoint", str(store), "--to", str(tmp_path / "saved")).out
+    savepoint = CommandResult("savepoint", str(store), "--to", str(tmp_path / "saved")).out
     assert started(savepoint) == {path: savepoint}, "a savepoint belongs to no store: a new one is made"
 
 
-def test_from_what_is_not_there_is_told_with_what_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_from_an_absent_snapshot_lists_the_existing_ones(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     copied(totals(Collect()), tmp_path / "a", epochs=3)
     script = tmp_path / "job.py"
     script.write_text("")
@@ -293,19 +293,19 @@ def test_from_what_is_not_there_is_told_with_what_is(tmp_path: Path, capsys: pyt
 
 
 def forked(at: int = 2, epochs: int = 4) -> tuple[str, str]:
-    """A job that ran, and a store that is ready for a fork of it."""
+    """A job that ran, and a store that is ready to fork it."""
     old, new = new_store(), new_store()
     run(totals(Collect()), store=old, epochs=epochs, job_name="clicks")
-    done = Typed("fork", f"memory://{old}@{at}", "--as", "clicks-b", "--store", f"memory://{new}")
+    done = CommandResult("fork", f"memory://{old}@{at}", "--as", "clicks-b", "--store", f"memory://{new}")
     assert (done.code, done.out) == (0, f"memory://{new}") and "millstream run JOB.PY --store" in done.err
     return old, new
 
 
-def test_a_fork_begins_at_its_epoch_under_a_name_of_its_own_and_leaves_the_original_alone() -> None:
+def test_a_fork_starts_at_its_epoch_under_its_own_name_and_leaves_the_original_unchanged() -> None:
     old, new = forked()
     before = {name: MemoryStore(old).get(name) for name in MemoryStore(old).list("")}
     out = Collect()
-    # The program still calls itself as it did.
+    # The program still has its original name.
     result = run(totals(out), store=new, job_name="clicks", parallelism=2)
     assert sorted(result[out]) == expected(20, 20)
     assert {manifest.job for manifest in result.manifests} == {"clicks-b"} and result.manifests[0].epoch == 3
@@ -314,7 +314,7 @@ def test_a_fork_begins_at_its_epoch_under_a_name_of_its_own_and_leaves_the_origi
         run(totals(out), store=new, job_name="views")
 
 
-def test_a_fork_with_another_program_is_held_against_its_snapshot() -> None:
+def test_a_fork_with_a_changed_program_is_checked_against_its_snapshot() -> None:
     _, new = forked()
     out = Collect()
     with pytest.raises(StoreError, match=r"has state of 'KEYED PROCESS' \(uid totals\).*--allow-non-restored-state"):
@@ -323,27 +323,27 @@ def test_a_fork_with_another_program_is_held_against_its_snapshot() -> None:
     assert sorted(result[out]) == expected(20, 0)
 
 
-def test_a_fork_is_made_once_and_its_epoch_kept_while_it_is_there() -> None:
+def test_a_fork_is_created_once_and_pins_its_epoch_while_it_exists() -> None:
     old, new = forked()
-    again = Typed("fork", f"memory://{old}@2", "--as", "clicks-b", "--store", f"memory://{new}")
+    again = CommandResult("fork", f"memory://{old}@2", "--as", "clicks-b", "--store", f"memory://{new}")
     assert again.code == 0
     (pin,) = pins_of(MemoryStore(old))
-    other = Typed("fork", f"memory://{old}@3", "--as", "clicks-b", "--store", f"memory://{new}")
+    other = CommandResult("fork", f"memory://{old}@3", "--as", "clicks-b", "--store", f"memory://{new}")
     assert other.code == 2 and f"begins with memory://{old}@2, so it cannot start from" in other.err
-    held = Typed("savepoint", f"memory://{old}", "--dispose", pin.name)
+    held = CommandResult("savepoint", f"memory://{old}", "--dispose", pin.name)
     assert held.code == 2 and f"the fork in memory://{new} reads epoch 2" in held.err
     run(totals(Collect()), store=new, job_name="clicks", epochs=4)
-    late = Typed("fork", f"memory://{old}@2", "--as", "clicks-b", "--store", f"memory://{new}")
+    late = CommandResult("fork", f"memory://{old}@2", "--as", "clicks-b", "--store", f"memory://{new}")
     assert late.code == 2 and "already has epochs" in late.err
-    gone = Typed("fork", f"memory://{old}@77", "--as", "c", "--store", f"memory://{new_store()}")
+    gone = CommandResult("fork", f"memory://{old}@77", "--as", "c", "--store", f"memory://{new_store()}")
     assert gone.code == 2 and "has no epoch 77; it retains 1-5" in gone.err
 
 
-def test_a_fork_of_a_fork_keeps_what_it_reads_in_both_stores() -> None:
+def test_a_fork_of_a_fork_pins_its_files_in_both_stores() -> None:
     first, second = forked()
     run(totals(Collect()), store=second, job_name="clicks", epochs=4)
     third, out = new_store(), Collect()
-    done = Typed("fork", f"memory://{second}@4", "--as", "clicks-c", "--store", f"memory://{third}")
+    done = CommandResult("fork", f"memory://{second}@4", "--as", "clicks-c", "--store", f"memory://{third}")
     assert done.code == 0, done.err
     kept = {pin.by: (pin.name, pin.epoch) for pin in pins_of(MemoryStore(first))}
     assert kept[f"memory://{third}"][1] == kept[f"memory://{second}"][1] == 2
@@ -356,7 +356,7 @@ def test_a_fork_of_a_fork_keeps_what_it_reads_in_both_stores() -> None:
 
 
 class Failing(MemoryStore):
-    """A store that takes so many files and then no more."""
+    """A store that accepts a number of files and then fails."""
 
     left = 0
 
@@ -377,7 +377,7 @@ def prepared(build: Build, store: MemoryStore, *, is_leased: bool = True) -> Job
 
 
 @pytest.mark.parametrize("files", [0, 1])
-def test_a_start_that_dies_half_way_begins_at_the_same_point_when_it_is_repeated(tmp_path: Path, files: int) -> None:
+def test_a_restore_that_fails_half_way_restores_the_same_point_when_repeated(tmp_path: Path, files: int) -> None:
     old, new = new_store(), new_store()
     run(filed(tmp_path), store=old, epochs=3, job_name="job")
     store = Failing(new)
@@ -385,21 +385,21 @@ def test_a_start_that_dies_half_way_begins_at_the_same_point_when_it_is_repeated
     with pytest.raises(StoreError, match="disk full"):
         prepared(filed(tmp_path, f"memory://{old}@2"), store)
     assert not MemoryStore(new).list("manifests")
-    # Once the store is claimed, it knows itself where it begins.
+    # Once the store is claimed, it records its restore point itself.
     again = f"memory://{old}@2" if files == 0 else None
     result = run(filed(tmp_path, again), store=new, job_name="job")
     assert result.manifests[0].epoch == 3 and numbers_in(tmp_path) == list(range(60))
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
-def test_of_two_drivers_that_start_from_one_snapshot_one_stops(elsewhere: bool) -> None:
+def test_two_drivers_restore_one_snapshot_and_one_of_them_stops(elsewhere: bool) -> None:
     old, out = new_store(), Collect()
     run(totals(Collect()), store=old, epochs=3, job_name="job")
     place = new_store() if elsewhere else old
     results: list[Any] = []
 
     class Interrupted(Collect):
-        """While this driver gets ready, another one does all of it."""
+        """Lets another driver complete the whole restore while this one prepares."""
 
         def after_restore(self, pending: Any, point: RestorePoint) -> tuple[Any, str]:
             results.append(run(totals(out, f"memory://{old}@2"), store=place, job_name="job"))
@@ -414,7 +414,7 @@ def test_of_two_drivers_that_start_from_one_snapshot_one_stops(elsewhere: bool) 
 # --- a changed program in its own store -----------------------------------------------------------------------
 
 
-def test_a_program_that_lost_an_operator_goes_on_without_its_state_only_when_allowed(
+def test_a_removed_operators_state_is_dropped_only_when_allowed(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     name, out = new_store(), Collect()
@@ -447,7 +447,7 @@ def test_a_sink_is_not_dropped_before_its_output_is_published() -> None:
     assert sorted(run(renamed("other", drops=False), store=name)[out]) == list(range(40, 60))
 
 
-def test_going_back_after_a_crash_publishes_first_what_was_committed() -> None:
+def test_restoring_an_earlier_snapshot_after_a_crash_publishes_committed_output_first() -> None:
     name, out = new_store(), Collect()
     run(totals(Collect()), store=name, epochs=3)
     killed_before_publishing(MemoryStore(name))
@@ -467,7 +467,7 @@ def test_a_restore_warns_of_state_under_a_derived_uid(caplog: pytest.LogCaptureF
 
 
 def filed(base: Path, start: str | None = None, rolls: bool = False) -> Build:
-    """The numbers into files: one per epoch, or one at the end."""
+    """Write the numbers into files: one per epoch, or one at the end."""
 
     def build(env: StreamExecutionEnvironment) -> None:
         if start is not None:
@@ -483,7 +483,7 @@ def numbers_in(base: Path) -> list[int]:
     return sorted(int(line) for path in base.rglob("part-*") for line in path.read_text().splitlines())
 
 
-def test_going_back_drops_waiting_files_that_were_published_since_and_names_the_later_ones(
+def test_restoring_an_earlier_snapshot_drops_pending_files_published_since_and_lists_later_ones(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     name = new_store()
@@ -495,7 +495,7 @@ def test_going_back_drops_waiting_files_that_were_published_since_and_names_the_
     assert "the 20 records pending in that epoch have been published since" in caplog.text
 
 
-def test_going_back_keeps_files_that_still_wait(tmp_path: Path) -> None:
+def test_restoring_an_earlier_snapshot_retains_pending_files(tmp_path: Path) -> None:
     name = new_store()
     run(filed(tmp_path), store=name, epochs=4)
     assert numbers_in(tmp_path) == []
@@ -503,7 +503,7 @@ def test_going_back_keeps_files_that_still_wait(tmp_path: Path) -> None:
     assert numbers_in(tmp_path) == list(range(60))
 
 
-def test_a_fork_takes_copies_of_files_that_wait_and_the_original_finds_its_own(tmp_path: Path) -> None:
+def test_a_fork_copies_pending_files_and_the_original_publishes_its_own(tmp_path: Path) -> None:
     old, new = new_store(), new_store()
     run(filed(tmp_path), store=old, epochs=3)
     run(filed(tmp_path, f"memory://{old}@2"), store=new)
@@ -512,7 +512,7 @@ def test_a_fork_takes_copies_of_files_that_wait_and_the_original_finds_its_own(t
     assert numbers_in(tmp_path) == sorted([*range(60), *range(60)])
 
 
-def test_a_fork_that_writes_elsewhere_leaves_waiting_files_to_the_original(
+def test_a_fork_with_another_sink_folder_leaves_pending_files_to_the_original(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     old, new = new_store(), new_store()
@@ -524,7 +524,7 @@ def test_a_fork_that_writes_elsewhere_leaves_waiting_files_to_the_original(
     assert numbers_in(tmp_path / "a") == list(range(60))
 
 
-def test_nothing_is_said_about_output_when_nothing_came_after_the_snapshot(
+def test_no_output_warning_when_nothing_was_published_after_the_snapshot(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     old, new = new_store(), new_store()
@@ -535,7 +535,7 @@ def test_nothing_is_said_about_output_when_nothing_came_after_the_snapshot(
 
 
 @pytest.mark.parametrize("command", ["savepoint", "stop", "cancel"])
-def test_an_empty_name_means_no_job_also_where_there_is_only_one(
+def test_an_empty_name_matches_no_job_even_if_only_one_exists(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -544,6 +544,6 @@ def test_an_empty_name_means_no_job_also_where_there_is_only_one(
     store = open_store(".millstream/only", fsync=False)
     Launch(ManualClock(), LocalRunner(), store).start(env._graph("only"), env._job_settings()).result()
     assert find_store("only").endswith("only")
-    refused = Typed(command, "")
+    refused = CommandResult(command, "")
     assert refused.code == 2 and "'' names no job" in refused.err
     assert not store.list("pins") and not store.list("control")

@@ -1,4 +1,4 @@
-"""Jobs that a person starts in `millstream sql` and leaves: detached ones outlive the client, others are resumed."""
+"""Jobs started in `millstream sql`: detached ones outlive the client, others are resumed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from waits.patience import until
 
 
 def described(folder: Path) -> list[str]:
-    """The statements that make a monitored folder and a folder to write into."""
+    """The statements that define a monitored folder and an output folder."""
     place = "'connector' = 'filesystem', 'format' = 'csv', 'path'"
     return [
         f"CREATE TABLE i (n INT) WITH ({place} = '{folder / 'in'}', 'source.monitor-interval' = '100 ms');",
@@ -29,7 +29,7 @@ def arrive(folder: Path, name: str, text: str) -> None:
 
 
 def sentence(person: Terminal) -> str:
-    """What is on the screen, in one line."""
+    """The text of the screen, in one line."""
     return person.screen.all_text.replace("\n", " ")
 
 
@@ -53,14 +53,14 @@ def test_a_detached_job_outlives_its_client_and_the_next_client_lists_and_stops_
         person.read_until("1 row in set")
         job = re.search(r"\| ([0-9a-f]{32}) \|.*RUNNING", sentence(person))
         assert job is not None, person.screen.text
-        person.resize(24, 400)  # no path is broken
+        person.resize(24, 400)  # paths are not wrapped
         person.type(f"STOP JOB '{job[1]}' WITH SAVEPOINT;")
         person.read_until(rf"savepoint path(.|\n)*{PROMPT}")
         person.type("SHOW JOBS;")
         person.read_until(rf"Empty set\n{PROMPT}")
 
 
-def test_quit_says_how_a_job_is_resumed_and_it_is_resumed_so(tmp_path: Path) -> None:
+def test_quit_prints_how_to_resume_the_job_and_that_works(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     arrive(tmp_path, "1", "1\n2\n")
     with sql_terminal(tmp_path) as person:
@@ -69,7 +69,7 @@ def test_quit_says_how_a_job_is_resumed_and_it_is_resumed_so(tmp_path: Path) -> 
         person.type("INSERT INTO o SELECT n FROM i;")
         person.read_until(rf"outlive\sit\]\n{PROMPT}")
         until("the first file is written", lambda: written(tmp_path) == ["1", "2"])
-        person.resize(24, 200)  # no path is broken
+        person.resize(24, 200)  # paths are not wrapped
         person.type("QUIT;")
         assert person.read_to_end() == 0
         words = re.search(
@@ -88,7 +88,7 @@ def test_quit_says_how_a_job_is_resumed_and_it_is_resumed_so(tmp_path: Path) -> 
     assert written(tmp_path) == ["1", "2", "3"]
 
 
-def test_what_a_job_prints_appears_above_the_prompt(tmp_path: Path) -> None:
+def test_output_of_a_job_appears_above_the_prompt(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     with sql_terminal(tmp_path) as person:
         carry_out(person, described(tmp_path)[0])

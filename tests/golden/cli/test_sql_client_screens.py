@@ -1,7 +1,7 @@
-"""What a person sees of `millstream sql`: after each epoch the batch answer, in each result mode and at each size.
+"""Screens of `millstream sql`: after each epoch the batch answer, in each result mode and at each size.
 
-Files come into a folder while the query is looked at; after each one the screen is compared with what the same query
-gives in BATCH over the files that are there. Kafka is in tests/connectors, Spark in tests/spark.
+Files appear in a folder while the query is displayed; after each one the screen is compared with the result of the same
+query in BATCH over the present files. Kafka is in tests/connectors, Spark in tests/spark.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def table(folder: Path, options: str = "") -> str:
 
 
 def arrive(folder: Path, number: int) -> None:
-    """A file appears as a whole."""
+    """A file appears atomically."""
     (folder / ".part").write_text(FILES[number])
     os.replace(folder / ".part", folder / f"{number}.csv")
 
@@ -61,7 +61,9 @@ def batch_answer(folder: Path, query: str) -> list[tuple[str, ...]]:
 
 
 @pytest.mark.parametrize("query", [COUNTS, TOP], ids=["counts", "top"])
-def test_the_table_is_the_batch_answer_after_each_file_at_each_size(person: Terminal, folder: Path, query: str) -> None:
+def test_the_table_shows_the_batch_answer_after_each_file_at_each_size(
+    person: Terminal, folder: Path, query: str
+) -> None:
     arrive(folder, 0)
     ask(person, query)
     for number in range(len(FILES)):
@@ -75,7 +77,7 @@ def test_the_table_is_the_batch_answer_after_each_file_at_each_size(person: Term
     ("mode", "query", "size"),
     [("changelog", TOP, (24, 80)), ("tableau", COUNTS, (40, 120)), ("tableau", TOP, (60, 200))],
 )
-def test_the_printed_changes_are_the_batch_answer_after_each_file(
+def test_the_printed_changes_amount_to_the_batch_answer_after_each_file(
     person: Terminal, folder: Path, mode: str, query: str, size: tuple[int, int]
 ) -> None:
     carry_out(person, f"SET 'sql-client.execution.result-mode' = '{mode}';")

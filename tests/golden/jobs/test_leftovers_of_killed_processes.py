@@ -1,5 +1,6 @@
-"""What a process that is killed with -9 leaves half-written is swept: in the job's store, in the output of files, and
-where that waits. What is young may still be written by somebody, and stays."""
+"""Half-written files of processes killed with -9 are collected: in the job's store, in file sinks, and in their staging
+folders. Young files may still be in use, and stay.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ LocalStore(Path(sys.argv[1])).put(sys.argv[2], b"half of it")
 
 
 def killed_while_writing(store: Path, name: str) -> Path:
-    """Let a process die in the middle of writing `name`; returns what it leaves."""
+    """Kill a process in the middle of writing `name`; returns its leftover."""
     folder = (store / name).parent
     folder.mkdir(parents=True, exist_ok=True)
     before = set(folder.glob(".tmp-*"))
@@ -55,7 +56,7 @@ def make_old(leftover: Path) -> Path:
 
 
 def run_job(store: Path, output: Path, epochs: int | None = None) -> None:
-    """Three letters, one to an epoch; `epochs`: stop after so many."""
+    """Three letters, one per epoch; `epochs`: stop after this many."""
     env = StreamExecutionEnvironment.get_execution_environment()
     sink = FileSink.for_row_format(str(output), Encoder.simple_string_encoder())
     sink = sink.with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
@@ -71,7 +72,7 @@ def run_job(store: Path, output: Path, epochs: int | None = None) -> None:
     job.result()
 
 
-def test_leftovers_are_swept_when_the_job_is_started_again_and_young_ones_stay(
+def test_leftovers_are_collected_on_restart_and_young_ones_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, output = tmp_path / "store", tmp_path / "output"

@@ -1,4 +1,4 @@
-"""Every statement of docs/sql/changing-tables.md runs, in the order of the page."""
+"""Every statement of docs/sql/changing-tables.md runs, in page order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from millstream.testing.local_jobs import jobs_in_memory
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "sql" / "changing-tables.md").read_text()
 
 
-def test_the_statements_of_the_page_of_changes_run() -> None:
+def test_the_statements_of_the_changing_tables_page_run() -> None:
     output = io.StringIO()
     with jobs_in_memory():
         client = SqlClient(Terminal(output), {"parallelism.default": "2"})

@@ -1,4 +1,4 @@
-"""The pages on connectors of one's own show the kit: their programs run without Spark, and print what they say."""
+"""The pages on custom connectors show the kit: their programs run without Spark, and print the documented output."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PAGES = Path(__file__).resolve().parents[3] / "docs" / "extend"
 
 
 @pytest.mark.parametrize(("page", "program_lines", "kit_lines"), [("write-a-source", 50, 10), ("write-a-sink", 50, 14)])
-def test_a_connector_of_fifty_lines_is_checked_in_ten(
+def test_a_connector_of_fifty_lines_is_checked_by_ten(
     page: str,
     program_lines: int,
     kit_lines: int,
@@ -28,7 +28,7 @@ def test_a_connector_of_fifty_lines_is_checked_in_ten(
     programs = [block for language, block in blocks if language == "python"]
     [check] = [program for program in programs if "millstream.testing.connectors" in program]
     assert programs[0].count("\n") <= program_lines and check.count("\n") <= kit_lines
-    # As a user's program: a module of its own, whose classes tasks cannot import.
+    # Like a user's program: a module of its own, whose classes tasks cannot import.
     module = types.ModuleType("printed_connector")
     monkeypatch.setitem(sys.modules, module.__name__, module)
     cloudpickle.register_pickle_by_value(module)
@@ -44,5 +44,5 @@ def test_a_connector_of_fifty_lines_is_checked_in_ten(
 
 
 def _uncounted(text: str) -> str:
-    """How many moments a program has is for Python's version to say."""
+    """The number of crash points of a program depends on Python's version."""
     return re.sub(r"\d+ moments", "some moments", text)

@@ -1,4 +1,4 @@
-"""The programs of docs/connectors/delta.md run as they are printed."""
+"""The programs of docs/connectors/delta.md run as printed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "connectors" / "delta.md"
 
 @pytest.fixture
 def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What the page defines."""
+    """The definitions of the page."""
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
     for block in re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL):
@@ -23,7 +23,7 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return names
 
 
-def test_a_table_is_written_and_read_by_others_and_a_second_run_adds_to_it(page: dict[str, Any]) -> None:
+def test_a_table_is_readable_by_other_engines_and_a_second_run_appends(page: dict[str, Any]) -> None:
     run(page["write_sales"])
     assert page["total_of_each_shop"]() == {"north": 125, "river": 40}
     assert page["total_by_duckdb"]() == [(165,)]

@@ -1,4 +1,4 @@
-"""The programs of docs/connectors/files.md run as they are printed, and write what the page says."""
+"""The programs of docs/connectors/files.md run as printed, and write what the page claims."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "connectors" / "files.md"
 
 @pytest.fixture
 def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What the page defines, in a folder that has the files it speaks of."""
+    """The definitions of the page, in a folder with its files."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "logs" / "_hidden").mkdir(parents=True)
     (tmp_path / "logs" / "a.txt").write_text("WARN it  smokes\nINFO all well\n")
@@ -31,7 +31,7 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def files(folder: str) -> dict[str, str]:
-    """What a reader sees, by the folder in it."""
+    """The files a reader sees, by folder."""
     visible = [path for path in Path("out", folder).rglob("*") if path.is_file() and "/." not in path.as_posix()]
     return {path.parent.relative_to(f"out/{folder}").as_posix(): path.read_text() for path in visible}
 
@@ -56,13 +56,13 @@ def test_lines_are_written_into_the_folder_of_the_hour(page: dict[str, Any]) -> 
     assert re.fullmatch(r"\d{4}-\d\d-\d\d--\d\d", hour) and text == "WARN IT  SMOKES\nINFO ALL WELL\n"
 
 
-def test_folders_and_names_are_chosen(page: dict[str, Any]) -> None:
+def test_folders_and_names_are_configurable(page: dict[str, Any]) -> None:
     run(page["write_by_level"])
     assert files("levels") == {"warn": "WARN it  smokes\n", "info": "INFO all well\n"}
     assert all(re.fullmatch(r"log-.*\.txt", path.name) for path in Path("out/levels").glob("*/*.*"))
 
 
-def test_an_encoder_says_what_the_bytes_are(page: dict[str, Any]) -> None:
+def test_an_encoder_defines_the_bytes(page: dict[str, Any]) -> None:
     run(page["write_tabbed"])
     assert list(files("tabbed").values()) == ["WARN\tit\tsmokes\nINFO\tall\twell\n"]
 
@@ -89,7 +89,7 @@ def test_avro_and_orc_are_written_and_read(page: dict[str, Any]) -> None:
     assert sorted(collected(page["read_avro_and_orc"]), key=str) == sorted(rows + rows, key=str)
 
 
-def test_small_files_are_published_as_one(page: dict[str, Any]) -> None:
+def test_small_files_are_compacted_before_publishing(page: dict[str, Any]) -> None:
     run(page["write_few_files"], epoch_records=1)
     assert files("few") == {".": "WARN it  smokes\nINFO all well\n"}
     assert len([path for path in Path("out/few").iterdir() if path.name.startswith("part-")]) == 1

@@ -1,4 +1,4 @@
-"""The programs of docs/connectors/formats.md run as they are printed."""
+"""The programs of docs/connectors/formats.md run as printed."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ MESSAGES = [b'{"id": 1, "price": 2.5}', b'{"id": "x"}', b'{"id": 3}']
 
 @pytest.fixture(scope="module")
 def page() -> dict[str, Any]:
-    """What the page defines; its examples assert what they say."""
+    """The definitions of the page; its examples contain assertions."""
     names: dict[str, Any] = {}
     for block in re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL):
         exec(compile(block, PAGE.name, "exec"), names)
     return names
 
 
-def test_bad_messages_stop_the_job_with_their_place_and_bytes(page: dict[str, Any]) -> None:
+def test_bad_messages_fail_the_job_with_their_position_and_bytes(page: dict[str, Any]) -> None:
     with pytest.raises(JobFailedError, match=r"message 1: .* The message is b'\{\"id\": \"x\"\}'"):
         run(lambda env: env.add_source(page["ListOfMessages"](page["from_json"], MESSAGES)).sink_to(Collect()))
 
@@ -37,5 +37,5 @@ def test_bad_messages_go_to_the_side_output(page: dict[str, Any]) -> None:
     assert [(row.place, row.value) for row in result[bad]] == [("message 1", MESSAGES[1])]
 
 
-def test_what_a_registry_is_asked_with_is_not_shown(page: dict[str, Any]) -> None:
+def test_registry_credentials_are_not_shown(page: dict[str, Any]) -> None:
     assert "secret" not in repr(page["registry"])

@@ -1,4 +1,4 @@
-"""Every statement of docs/sql/live-queries.md runs, in the order of the page, in one session."""
+"""Every statement of docs/sql/live-queries.md runs, in page order, in one session."""
 
 from __future__ import annotations
 

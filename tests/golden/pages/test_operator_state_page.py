@@ -1,4 +1,4 @@
-"""The examples of docs/datastream/operator-state.md run as they are printed."""
+"""The examples of docs/datastream/operator-state.md run as printed."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from pathlib import Path
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "datastream" / "operator-state.md"
 
 
-def test_the_examples_of_the_page_give_what_the_page_says() -> None:
+def test_the_examples_of_the_operator_state_page_have_the_documented_results() -> None:
     result = doctest.testfile(str(PAGE), module_relative=False, optionflags=doctest.ELLIPSIS)
     assert result.attempted > 10 and result.failed == 0

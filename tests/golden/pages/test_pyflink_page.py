@@ -1,4 +1,4 @@
-"""The programs of docs/start/coming-from-pyflink.md run as they are printed, and its claims hold."""
+"""The programs of docs/start/coming-from-pyflink.md run as printed, and its claims hold."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_the_programs_of_the_page_run_and_their_claims_hold() -> None:
     ]  # fmt: skip
 
 
-def test_a_number_that_does_not_fit_fails_the_job_as_the_page_says() -> None:
+def test_an_out_of_range_number_fails_the_job_as_documented() -> None:
     assert "(2³¹ as an INT) fails the job" in PAGE.read_text(encoding="utf-8")
 
     def program(env: StreamExecutionEnvironment) -> None:
@@ -56,7 +56,7 @@ def texts_of_page() -> dict[str, tuple[Any, str]]:
         ("none", None),
     ],
 )
-def test_files_have_the_texts_of_the_page(kind: str, type_info: Any, tmp_path: Path) -> None:
+def test_files_contain_the_documented_texts(kind: str, type_info: Any, tmp_path: Path) -> None:
     value, expected = texts_of_page()[kind]
 
     def program(env: StreamExecutionEnvironment) -> None:

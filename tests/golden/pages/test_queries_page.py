@@ -1,4 +1,4 @@
-"""The program and the questions of docs/operate/queries.md run as they are printed."""
+"""The program and the queries of docs/operate/queries.md run as printed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from programs.queries_page import run_queries_page
 from millstream.common import Row
 
 
-def test_the_page_asks_what_its_program_keeps() -> None:
+def test_the_pages_queries_match_its_programs_state() -> None:
     page = run_queries_page("test-queries-page")
     told = page["about"]("memory://test-queries-page", "ann")
     assert told.pop("epoch") >= 1

@@ -1,4 +1,6 @@
-"""The settings and the command line in docs/operate are what scripts/reference-pages makes of the code, and run."""
+"""The reference pages of settings and commands in docs/operate match the output of scripts/reference-pages, and their
+examples run.
+"""
 
 from __future__ import annotations
 
@@ -49,17 +51,17 @@ pages = _script()
 
 
 @pytest.mark.parametrize(("path", "page"), pages.PAGES, ids=[path.name for path, _ in pages.PAGES])
-def test_the_page_is_what_the_script_makes_of_the_code(path: Path, page: Callable[[], str]) -> None:
+def test_the_page_matches_the_scripts_output(path: Path, page: Callable[[], str]) -> None:
     assert path.read_text(encoding="utf-8") == page(), "run scripts/reference-pages --write"
 
 
-def test_every_setting_stands_on_the_page_once() -> None:
+def test_every_setting_is_on_the_page_once() -> None:
     text = pages.SETTINGS.read_text(encoding="utf-8")
     tables = "\n".join(line.split(" | ")[0] for line in text.splitlines() if line.startswith("| `"))
     assert sorted(re.findall(r"`([^`]+)`", tables)) == sorted([*KNOWN, *IGNORED_FAMILIES])
 
 
-def test_the_defaults_on_the_page_are_read_as_the_defaults_of_the_code() -> None:
+def test_the_defaults_on_the_page_parse_to_the_defaults_of_the_code() -> None:
     rows = re.findall(r"^\| `([^`]+)` \| `([^`]+)` \|", pages.SETTINGS.read_text(encoding="utf-8"), re.MULTILINE)
     assert len(rows) > 20
     assert {key: KNOWN[key].parse(default) for key, default in rows} == {key: KNOWN[key].default for key, _ in rows}
@@ -117,7 +119,7 @@ def examples() -> list[str]:
 
 
 class Jobs:
-    """The job that the page speaks of: it runs in this process, and is started again where it ended."""
+    """The page's example job: it runs in this process, and is restarted if it has ended."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -154,11 +156,12 @@ def test_the_examples_of_the_command_line_run(jobs: Jobs) -> None:
     group = typer.main.get_command(app)
     commands = [shlex.split(line)[1:] for line in examples()]
     assert len(commands) > 12
-    commands.sort(key=lambda command: command[0] == "sweep")  # it removes epochs that others read
+    commands.sort(key=lambda command: command[0] == "sweep")  # it removes epochs that other commands read
     for command in commands:
         if command[0] in ("run", "pack", "query-server") or "--set-aside" in command:
-            # One starts Spark, one takes minutes, one never ends, and no rows are refused here: other tests run them.
-            # Here: that they can be typed.
+            # One starts Spark, one takes minutes, one never ends, and no rows are dead-lettered here: other tests run
+            # them.
+            # This test only parses them.
             group.make_context("millstream", list(command), resilient_parsing=True)
             group.commands[command[0]].make_context(command[0], command[1:])  # type: ignore[attr-defined]
             continue

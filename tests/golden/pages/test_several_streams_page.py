@@ -1,4 +1,4 @@
-"""The programs of docs/datastream/several-streams.md run as they are printed."""
+"""The programs of docs/datastream/several-streams.md run as printed."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "datastream" / "several-st
 
 
 def of_page() -> dict[str, Any]:
-    """What the code blocks of the page define, one after the other."""
+    """The definitions of the page's code blocks, in sequence."""
     names: dict[str, Any] = {}
     for block in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL):
         exec(compile(block, "several-streams.md", "exec"), names)
     return names
 
 
-def test_orders_are_paid_or_told_as_unpaid() -> None:
+def test_orders_are_paid_or_reported_as_unpaid() -> None:
     out = Collect()
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda value, _: value[2])
 
@@ -45,7 +45,7 @@ def test_rules_change_while_the_job_runs() -> None:
     assert sorted(run(build, parallelism=2)[out]) == sorted([("round", red), ("round", blue), ("any", blue)])
 
 
-def test_a_stream_that_is_keyed_already_is_not_exchanged_again() -> None:
+def test_an_already_keyed_stream_is_not_exchanged_again() -> None:
     out = Collect()
     pair = Types.TUPLE([Types.STRING(), Types.LONG()])
 
@@ -57,7 +57,7 @@ def test_a_stream_that_is_keyed_already_is_not_exchanged_again() -> None:
     assert sorted(run(build, parallelism=2)[out]) == [("a", 3), ("a", 7), ("b", 5), ("b", 5)]
 
 
-def test_records_are_sorted_out_to_side_outputs() -> None:
+def test_records_are_routed_to_side_outputs() -> None:
     def build(env: StreamExecutionEnvironment) -> None:
         texts = env.from_collection(["7", "x", "5000", "8"], Types.STRING())
         for name, stream in zip(("small", "large", "wrong"), of_page()["sorted_out"](texts), strict=True):

@@ -1,6 +1,6 @@
-"""The sink that docs/extend/write-a-sink.md prints keeps every record once: run again, gone back, restored, forked.
+"""The sink printed in docs/extend/write-a-sink.md publishes every record once: rerun, rolled back, restored, forked.
 
-Each of these gives epochs numbers that another job, or another life of the same store, has used.
+Each of these reuses epoch numbers of another job, or of an earlier life of the store.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def id_of(store: str) -> str:
     return record.job_id
 
 
-def test_the_printed_sink_keeps_every_record_once_when_a_job_crashes_goes_on_and_is_run_again(
+def test_the_printed_sink_is_exactly_once_through_a_crash_a_restart_and_a_rerun(
     page: types.ModuleType, tmp_path: Path
 ) -> None:
     sink, first, second = page.TableSink(str(tmp_path / "table.db")), new_store(), new_store()
@@ -93,11 +93,11 @@ def test_the_printed_sink_keeps_every_record_once_when_a_job_crashes_goes_on_and
     ran(sink, first, crash=True)
     ran(sink, second)
     once = Counter(dict.fromkeys(NUMBERS, 1))
-    once[0] = 2  # minus nought is nought
+    once[0] = 2  # minus zero is zero
     assert rows(tmp_path / "table.db") == {id_of(first): once, id_of(second): once}
 
 
-def test_the_printed_sink_misses_nothing_of_a_job_that_is_restored_elsewhere_or_forked(
+def test_the_printed_sink_loses_nothing_of_a_job_restored_elsewhere_or_forked(
     page: types.ModuleType, tmp_path: Path
 ) -> None:
     sink, old, new, other = page.TableSink(str(tmp_path / "table.db")), new_store(), new_store(), new_store()
@@ -111,7 +111,7 @@ def test_the_printed_sink_misses_nothing_of_a_job_that_is_restored_elsewhere_or_
     assert found == {id_of(new): later, id_of(other): later}
 
 
-def test_the_printed_sink_misses_nothing_when_a_job_goes_back_in_its_own_store(
+def test_the_printed_sink_loses_nothing_when_a_job_restores_an_earlier_epoch(
     page: types.ModuleType, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     sink, store = page.TableSink(str(tmp_path / "table.db")), new_store()
@@ -127,9 +127,7 @@ def test_the_printed_sink_misses_nothing_when_a_job_goes_back_in_its_own_store(
     assert left == Counter(dict.fromkeys(range(1, 60), 1))
 
 
-def test_a_store_whose_epochs_were_deleted_on_cancel_belongs_to_another_job_from_then_on(
-    page: types.ModuleType, tmp_path: Path
-) -> None:
+def test_a_store_reused_after_delete_on_cancel_has_a_new_job_id(page: types.ModuleType, tmp_path: Path) -> None:
     sink, name = page.TableSink(str(tmp_path / "table.db")), new_store()
     store = MemoryStore(name)
     settings = Configuration().set_string(
@@ -140,7 +138,7 @@ def test_a_store_whose_epochs_were_deleted_on_cancel_belongs_to_another_job_from
     env.add_source(Script(items, type_info=Types.LONG()), "numbers").uid("numbers").sink_to(sink).uid("all")
     job = Launch(ManualClock(), LocalRunner(), store).prepare(env._graph("numbers"), env._job_settings())
     first = str(job.job_id)
-    store.put("input/frame/consumed.json", b"{}")  # what a source would have stored goes with the positions
+    store.put("input/frame/consumed.json", b"{}")  # a source's stored positions are removed with it
     reached = threading.Event()
 
     def cancel(progress: JobProgress) -> None:
@@ -157,7 +155,7 @@ def test_a_store_whose_epochs_were_deleted_on_cancel_belongs_to_another_job_from
     assert id_of(name) != first and sorted(mine) == [(n,) for n in range(1, 60)]
 
 
-def test_names_of_commits_differ_wherever_their_fields_do_and_sort_by_epoch() -> None:
+def test_commit_names_are_distinct_and_sort_by_epoch() -> None:
     fields = itertools.product(("a", "a.b"), ("x", "x.0", "x/0"), (1, 12), (None, 0, 1))
     commits = [CommitId(*each) for each in fields]
     assert len({str(commit) for commit in commits}) == len(commits)

@@ -1,4 +1,4 @@
-"""Every statement of docs/sql/statements.md runs, in the order of the page, in one session; and so does its program."""
+"""Every statement of docs/sql/statements.md runs, in page order, in one session; and so does its program."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_the_program_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.Monkey
         exec(compile(program, "sql.md", "exec"), {"__name__": "printed_example"})
 
 
-def test_the_error_that_the_page_shows_is_the_one_that_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_error_shown_on_the_page_is_the_actual_one(capsys: pytest.CaptureFixture[str]) -> None:
     [text] = blocks("text")
     client = SqlClient(Terminal(io.StringIO()), {})
     client.run_script(blocks("sql")[1], "sql.md")

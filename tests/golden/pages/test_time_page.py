@@ -1,4 +1,4 @@
-"""docs/datastream/time.md: watermarks over several files are assigned at the source, with figures."""
+"""docs/datastream/time.md: watermarks over several files are assigned at the source, with the page's figures."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CLICKS_PER_FILE = 3_000
 
 @pytest.fixture
 def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What the section defines, in a folder with its four files: an hour's clicks in each, in order."""
+    """The definitions of the section, in a folder with its four files: an hour's clicks in each, in order."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "clicks").mkdir()
     for hour in range(4):
@@ -33,7 +33,7 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def counts(page: dict[str, Any], program: Any, parallelism: int) -> tuple[int, int]:
-    """How many clicks were counted in windows, and how many were late."""
+    """The number of clicks counted in windows, and of late ones."""
     counted, late = Collect(), Collect()
 
     def build(env: StreamExecutionEnvironment) -> None:
@@ -46,11 +46,11 @@ def counts(page: dict[str, Any], program: Any, parallelism: int) -> tuple[int, i
 
 
 @pytest.mark.parametrize("parallelism", [1, 2, 4])
-def test_assigned_at_the_source_nothing_is_late(page: dict[str, Any], parallelism: int) -> None:
+def test_watermarks_assigned_at_the_source_make_nothing_late(page: dict[str, Any], parallelism: int) -> None:
     assert counts(page, page["right"], parallelism) == (12_000, 0)
 
 
-def test_assigned_after_a_map_as_many_are_late_as_the_page_says(page: dict[str, Any]) -> None:
+def test_watermarks_assigned_after_a_map_make_the_documented_number_late(page: dict[str, Any]) -> None:
     told = re.search(r"yet ([\d,]+) of the 12,000 clicks go to the late output", PAGE.read_text(encoding="utf-8"))
     counted, late = counts(page, page["wrong"], parallelism=2)
     assert counted + late == 12_000

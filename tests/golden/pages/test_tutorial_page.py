@@ -1,6 +1,6 @@
-"""docs/start/tutorial.md without Spark: its test passes, its changed program goes on from the state of the first.
+"""docs/start/tutorial.md without Spark: its test passes, and its changed program resumes the state of the first.
 
-Its commands are typed in tests/spark/test_tutorial.py.
+Its commands run in tests/spark/test_tutorial.py.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "start" / "tutorial.md"
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, ModuleType]]:
-    """The programs of the page that can be imported, saved under the names they say."""
+    """The programs of the page that can be imported, saved under the names the page uses."""
     monkeypatch.syspath_prepend(str(tmp_path))
     for program in re.findall(r"```python\n(# .*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL):
         (tmp_path / program.partition("\n")[0].removeprefix("# ")).write_text(program, encoding="utf-8")
@@ -43,7 +43,7 @@ def test_the_test_of_the_page_passes(programs: dict[str, ModuleType]) -> None:
     programs["test_views"].test_views_are_numbered_per_ad_also_through_a_crash()
 
 
-def test_the_changed_program_goes_on_from_the_state_of_the_first(programs: dict[str, ModuleType]) -> None:
+def test_the_changed_program_resumes_the_state_of_the_first(programs: dict[str, ModuleType]) -> None:
     views, out = programs["views"], Collect()
     script = Script([Row("ad-1", 120), Row("ad-2", 40), Row("ad-1", 310), Row("ad-1", 500)], type_info=views.VIEW)
 

@@ -1,4 +1,4 @@
-"""The programs of docs/datastream/windows.md and examples/dashboard run as they are printed."""
+"""The programs of docs/datastream/windows.md and examples/dashboard run as printed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def of_page() -> dict[str, Any]:
-    """What the code blocks of the page define, one after the other."""
+    """The definitions of the page's code blocks, in sequence."""
     names: dict[str, Any] = {}
     page = (ROOT / "docs" / "datastream" / "windows.md").read_text()
     for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
@@ -26,7 +26,7 @@ def of_page() -> dict[str, Any]:
     return names
 
 
-def test_the_programs_of_the_page_give_turnovers() -> None:
+def test_the_programs_of_the_page_emit_turnovers() -> None:
     page = of_page()
     sales = [("north", 5, 1_000), Watermark(12_000), ("north", 7, 2_000), ("river", 1, 30_000)]
 
@@ -52,7 +52,7 @@ def test_the_programs_of_the_page_give_turnovers() -> None:
     assert live[0] == ("north", 5) and live[-1] in (("north", 12), ("river", 1)) and len(live) > 3
 
 
-def test_the_dashboard_tells_early_final_and_corrected_results_apart() -> None:
+def test_the_dashboard_distinguishes_early_final_and_corrected_results() -> None:
     job = runpy.run_path(str(ROOT / "examples" / "dashboard" / "job.py"))
     sales = [job["sale"](index) for index in range(600)]
     out, lost = Collect(), Collect()

@@ -1,4 +1,4 @@
-"""The kit finds what is wrong with a sink: for each promise a sink that breaks it, and that check fails."""
+"""The sink kit detects faulty sinks: for each contract a sink that violates it, and the check that fails."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from millstream.testing.connectors import Broken, ConnectorCheckError, check_sin
 
 
 class Pages(TwoPhaseSink):
-    """A file for each commit, which appears whole: as good as a sink can be."""
+    """One file per commit, renamed into place: a correct sink."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -40,7 +40,7 @@ class Pages(TwoPhaseSink):
 
 
 class NamedByEpoch(Pages):
-    """Another job, another sink, another life have epochs of the same number."""
+    """Another job, sink or incarnation has epochs of the same number."""
 
     def commit(self, commit: Any, staged: Any) -> None:
         self.put(f"{commit.epoch}", [value for values in staged for value in values])
@@ -57,11 +57,11 @@ class SeenAtOnce(Pages):
         return True
 
     def commit(self, commit: Any, staged: Any) -> None:
-        """All is said and done."""
+        """Everything has already been done."""
 
 
 class HalfDone(Pages):
-    """It notes that it is done before it is."""
+    """Records its completion before it is complete."""
 
     def commit(self, commit: Any, staged: Any) -> None:
         if (self.folder / f".done-{commit}").exists():
@@ -72,7 +72,7 @@ class HalfDone(Pages):
 
 
 class OnePageForEachValue(Pages):
-    """Named anew each time: the half that was done before a crash is done again."""
+    """A new name each time: the half written before a crash is written again."""
 
     def commit(self, commit: Any, staged: Any) -> None:
         if (self.folder / f".done-{commit}").exists():
@@ -82,7 +82,7 @@ class OnePageForEachValue(Pages):
         (self.folder / f".done-{commit}").touch()
 
 
-class ForgetsAttempts(Pages):
+class IgnoresAttempts(Pages):
     """All attempts of a task stage under one name."""
 
     def open(self, context: Any) -> None:
@@ -100,7 +100,7 @@ class ForgetsAttempts(Pages):
 
 
 class LastWriteWins(Pages):
-    """One page per job: a late driver puts the old one back."""
+    """One page per job: a late driver restores the old one."""
 
     def commit(self, commit: Any, staged: Any) -> None:
         pages = {}
@@ -112,7 +112,7 @@ class LastWriteWins(Pages):
 
 
 class KnowsItsSubtasks(Pages):
-    """It remembers which subtasks are done, and takes the third for a stranger."""
+    """Remembers which subtasks are done, and rejects the third."""
 
     def open(self, context: Any) -> None:
         super().open(context)
@@ -145,7 +145,7 @@ def test_a_good_sink_passes_everything(tmp_path: Path) -> None:
     assert {one.verdict for one in report.checks} == {"passed"} and len(report.checks) == 18
 
 
-def test_a_sink_that_publishes_in_tasks_is_tried_without_spark(tmp_path: Path) -> None:
+def test_a_sink_that_publishes_in_tasks_is_checked_without_spark(tmp_path: Path) -> None:
     assert {one.verdict for one in check(InTasks, tmp_path).checks} == {"passed"}
 
 
@@ -157,17 +157,17 @@ def test_a_sink_that_publishes_in_tasks_is_tried_without_spark(tmp_path: Path) -
         (SeenAtOnce, {"unseen", "task", "task-twice"}),
         (HalfDone, {"crash", "crash-process"}),
         (OnePageForEachValue, {"crash", "crash-process"}),
-        (ForgetsAttempts, {"task", "task-twice"}),
+        (IgnoresAttempts, {"task", "task-twice"}),
         (LastWriteWins, {"late-driver"}),
         (KnowsItsSubtasks, {"rescale"}),
     ],
 )
-def test_each_broken_promise_is_found(kind: type[Pages], checks: set[str], tmp_path: Path) -> None:
+def test_each_contract_violation_of_a_sink_is_detected(kind: type[Pages], checks: set[str], tmp_path: Path) -> None:
     found = {one.name for one in check(kind, tmp_path, raises=False).failures}
     assert checks <= found, found
 
 
-def test_a_crash_is_told_with_its_line(tmp_path: Path) -> None:
+def test_a_crash_is_reported_with_its_line(tmp_path: Path) -> None:
     with pytest.raises(ConnectorCheckError) as raised:
         check(HalfDone, tmp_path)
     assert "a crash at any line of commit() loses and doubles nothing: after a crash at test_sink_kit.py:" in str(
@@ -176,7 +176,7 @@ def test_a_crash_is_told_with_its_line(tmp_path: Path) -> None:
     assert "lost: 7, 8, 9, 10, 11 and 2 more" in str(raised.value)
 
 
-def test_a_failure_is_told_though_it_ends_the_checks_before_one_that_is_left_out(tmp_path: Path) -> None:
+def test_a_failure_before_a_skipped_check_is_still_reported(tmp_path: Path) -> None:
     class Away(Pages):
         def commit(self, commit: Any, staged: Any) -> None:
             raise ConnectionError("nobody answers")
@@ -197,8 +197,8 @@ def test_at_least_once_may_repeat_but_not_lose(tmp_path: Path) -> None:
     assert "plain" in {one.name for one in check(Loses, tmp_path, raises=False).failures}
 
 
-def test_a_table_with_a_key_shows_the_last_of_each(tmp_path: Path) -> None:
-    """The expectation is a function of what was written, in its order."""
+def test_a_keyed_table_shows_the_last_row_of_each_key(tmp_path: Path) -> None:
+    """The expectation is a function of the written rows, in their order."""
     report = check_sink(
         lambda place: Pages(tmp_path / place),
         lambda place: sorted({value % 3 for value in read(tmp_path / place)}),
@@ -208,7 +208,7 @@ def test_a_table_with_a_key_shows_the_last_of_each(tmp_path: Path) -> None:
     assert not report.failures
 
 
-def test_errors_of_sinks_are_read_too(tmp_path: Path) -> None:
+def test_error_messages_of_sinks_are_checked_too(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     missing = Broken("a file in the way", lambda: Pages(tmp_path / "file" / "folder"), says=["file"])
     report = check(Pages, tmp_path, broken=[missing], secrets=["hunter2"])
@@ -216,7 +216,7 @@ def test_errors_of_sinks_are_read_too(tmp_path: Path) -> None:
     assert report.check("secrets").verdict == "passed"
 
 
-def test_a_secret_that_is_staged_is_found(tmp_path: Path) -> None:
+def test_a_staged_secret_is_detected(tmp_path: Path) -> None:
     class Careless(Pages):
         def stage(self) -> Any:
             return [*self.values, "hunter2"] if self.values else None

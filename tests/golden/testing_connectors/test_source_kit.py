@@ -1,4 +1,4 @@
-"""The kit finds what is wrong with a source: for each promise a source that breaks it, and that check fails."""
+"""The source kit detects faulty sources: for each contract a source that violates it, and the check that fails."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ class Good(PythonSource):
         yield [split.info + n for n in range(start, stop)]
 
 
-class ForgetsWhatItGave(Good):
-    """Every reading gives something new, as a queue does."""
+class NotReplayable(Good):
+    """Every read returns new records, as a queue does."""
 
     def read(self, split: Split, start: Any, stop: Any) -> Any:
         yield [next(_CALLS) for _ in range(start, stop)]
 
 
 class CountsByItself(Good):
-    """It trusts that ranges come one after the other."""
+    """Assumes that ranges are read in sequence."""
 
     def __init__(self) -> None:
         self.at: dict[str, int] = {}
@@ -58,8 +58,8 @@ class DropsTheLastOfARange(Good):
         yield [split.info + n for n in range(start, stop - (stop - start > 2))]
 
 
-class GivesTheNextOneToo(Good):
-    """`stop` is taken for inclusive."""
+class ReadsOnePastTheEnd(Good):
+    """Treats `stop` as inclusive."""
 
     def read(self, split: Split, start: Any, stop: Any) -> Any:
         yield [split.info + n for n in range(start, stop + 1)]
@@ -76,7 +76,7 @@ class SharesItsCursor(Good):
             self.cursor += 1
 
 
-class RemovesWhatWasCommitted(Good):
+class DeletesCommittedRecords(Good):
     committed_at: int = 0
 
     def committed(self, positions: Any) -> None:
@@ -102,7 +102,7 @@ class NeverFinishes(Good):
         return False
 
 
-class MovesWhenAsked(Good):
+class AdvancesOnReach(Good):
     def __init__(self) -> None:
         self.more = 0
 
@@ -116,7 +116,7 @@ class HoldsALock(Good):
         self.lock = threading.Lock()
 
 
-class LiesAboutItsType(Good):
+class DeclaresAnotherType(Good):
     type_info = Types.STRING()
 
 
@@ -125,8 +125,8 @@ class OffsetsOfTuples(Good):
         return (offset, budget)
 
 
-class StandsStill(Good):
-    """It reads nothing where it may read next to nothing."""
+class MakesNoProgress(Good):
+    """Reads nothing if the byte budget is tiny."""
 
     def read_within(self, split: Split, start: Any, stop: Any, bytes_max: int) -> Any:
         stop = min(stop, start + bytes_max // 8)
@@ -134,8 +134,8 @@ class StandsStill(Good):
         return stop
 
 
-class SkipsWhatIsTooMuch(Good):
-    """It says that it came to the end of the range, though it left something out."""
+class SkipsOversizedRecords(Good):
+    """Reports the end of the range, although it left records out."""
 
     def read_within(self, split: Split, start: Any, stop: Any, bytes_max: int) -> Any:
         yield [split.info + start]
@@ -162,7 +162,7 @@ def test_a_good_source_passes_everything_that_applies() -> None:
     assert "24 records" in str(report)
 
 
-def test_a_source_without_end_is_tried_as_far_as_it_is_read() -> None:
+def test_an_unbounded_source_is_checked_as_far_as_it_is_read() -> None:
     report = check_source(Endless(), ranges_max=4)
     assert report.check("job").verdict == "passed" and report.check("end").verdict == "left out"
 
@@ -171,30 +171,30 @@ def test_a_source_without_end_is_tried_as_far_as_it_is_read() -> None:
     ("source", "checks"),
     [
         (
-            ForgetsWhatItGave,
+            NotReplayable,
             {"replay", "order", "cuts", "whole", "torn", "twice-at-once", "restart", "going-back", "job"},
         ),
         (CountsByItself, {"replay", "order"}),
         (DropsTheLastOfARange, {"cuts", "whole"}),
-        (GivesTheNextOneToo, {"cuts", "whole", "empty", "job"}),
+        (ReadsOnePastTheEnd, {"cuts", "whole", "empty", "job"}),
         (SharesItsCursor, {"twice-at-once"}),
-        (RemovesWhatWasCommitted, {"going-back"}),
+        (DeletesCommittedRecords, {"going-back"}),
         (StartsOverAfterARestart, {"restart", "going-back"}),
         (NeverFinishes, {"end"}),
-        (MovesWhenAsked, {"reach"}),
-        (StandsStill, {"bytes"}),
-        (SkipsWhatIsTooMuch, {"bytes"}),
+        (AdvancesOnReach, {"reach"}),
+        (MakesNoProgress, {"bytes"}),
+        (SkipsOversizedRecords, {"bytes"}),
         (HoldsALock, {"travels"}),
-        (LiesAboutItsType, {"reads"}),
+        (DeclaresAnotherType, {"reads"}),
         (OffsetsOfTuples, {"reads"}),
     ],
 )
-def test_each_broken_promise_is_found(source: type[PythonSource], checks: set[str]) -> None:
+def test_each_contract_violation_is_detected(source: type[PythonSource], checks: set[str]) -> None:
     left_out = {"job": "it would wait for its end"} if source is NeverFinishes else {}
     assert checks <= failed(source(), left_out=left_out)
 
 
-def test_a_failure_is_raised_and_told_first_in_sentences() -> None:
+def test_a_failure_is_raised_with_a_summary_first() -> None:
     with pytest.raises(ConnectorCheckError) as raised:
         check_source(SharesItsCursor())
     [headline, first, *_] = str(raised.value).splitlines()
@@ -203,13 +203,13 @@ def test_a_failure_is_raised_and_told_first_in_sentences() -> None:
     assert raised.value.report.check("twice-at-once").verdict == "failed"
 
 
-def test_wrong_expectations_are_told_by_what_is_lost_and_what_is_strange() -> None:
+def test_wrong_expectations_list_missing_and_unexpected_records() -> None:
     report = check_source(Good(), expected=[*range(11), *range(100, 112), 7], raises=False)
     assert report.check("reads").detail == "lost: 7; never written: 11"
 
 
-def test_a_source_that_says_it_cannot_be_read_again_is_taken_at_its_word() -> None:
-    class OnceOnly(ForgetsWhatItGave):
+def test_a_source_declared_as_not_replayable_skips_replay_checks() -> None:
+    class OnceOnly(NotReplayable):
         replayable = False
 
     report = check_source(OnceOnly(), left_out={"job": "its records differ each time"})
@@ -242,7 +242,7 @@ class Reader(Good):
         ("silent", "failed", "raises no error"),
     ],
 )
-def test_errors_are_read_as_a_user_would(how: str, verdict: str, words: str) -> None:
+def test_error_messages_are_checked_for_usefulness(how: str, verdict: str, words: str) -> None:
     missing = Broken(
         "a missing table", lambda: Reader("ledger", "hunter2", how), ["ledger"], 0.2 if how == "slow" else 30
     )
@@ -250,7 +250,7 @@ def test_errors_are_read_as_a_user_would(how: str, verdict: str, words: str) -> 
     assert check.verdict == verdict and words in check.detail
 
 
-def test_a_secret_in_a_split_is_found_because_splits_are_stored() -> None:
+def test_a_secret_in_a_split_is_detected_because_splits_are_stored() -> None:
     class Careless(Good):
         def splits(self, context: Any) -> Any:
             return [Split("a", 0, 0), Split("b", 0, 100), Split("hunter2", 12, 0)]
@@ -258,6 +258,6 @@ def test_a_secret_in_a_split_is_found_because_splits_are_stored() -> None:
     assert failed(Careless(), secrets=["hunter2"]) == {"secrets"}
 
 
-def test_a_check_that_does_not_exist_cannot_be_left_out() -> None:
+def test_skipping_an_unknown_check_is_rejected() -> None:
     with pytest.raises(ValueError, match="there is no check 'rePlay' to leave out; there are travels, reads, reach"):
         check_source(Good(), left_out={"rePlay": "by mistake"})

@@ -1,4 +1,4 @@
-"""What the wrong programs import: every public name, and an environment. A program is then as short as its mistake."""
+"""Imports for the wrong programs: every public name, and an environment. A program is then as short as its mistake."""
 
 from millstream.common import *  # noqa: F403
 from millstream.common import TimestampAssigner, WatermarkStrategy
@@ -13,7 +13,7 @@ from millstream.datastream.window import *  # noqa: F403
 
 
 class Second(TimestampAssigner):
-    """The second field of a record is its time."""
+    """The second field of a record is its timestamp."""
 
     def extract_timestamp(self, value, record_timestamp):
         return value[1]

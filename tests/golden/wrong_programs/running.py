@@ -1,10 +1,10 @@
-"""Runs wrong programs as `millstream run job.py` does, in memory, and tells what a user sees: exit code and text.
+"""Runs wrong programs like `millstream run job.py`, in memory, and records what a user sees: exit code and text.
 
     python running.py < programs.json > outcomes.json
 
 Each program runs in a process of its own, forked from this one, which has imported everything: a program ends as it
-would for a user, and none of them sees what another one left behind. Only Spark is missing: jobs run on the runner
-that `millstream.testing` has. What differs from machine to machine (folders, random names, time) is masked.
+would for a user, and is not affected by others. Only Spark is missing: jobs run on the runner of `millstream.testing`.
+Details that differ between machines (folders, random names, time) are masked.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _run_in_memory(graph: Any, settings: Any) -> Any:
     raise _Ended
 
 
-# Errors are told with the last line of the program, which this is not.
+# Errors are reported with the last line of the program, which this is not.
 def _unseen(code: CodeType) -> CodeType:
     constants = (_unseen(part) if isinstance(part, CodeType) else part for part in code.co_consts)
     return code.replace(co_filename="<the test>", co_consts=tuple(constants))
@@ -67,7 +67,7 @@ def _in_child(program: str, folder: Path) -> int:
 
 
 def outcome_of(program: str) -> str:
-    """The exit code and what was written, in the order it was written."""
+    """The exit code, and the output in the order it was written."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name).resolve()
         seen = folder / "seen"
@@ -101,8 +101,8 @@ def _masked(text: str, folder: Path) -> str:
 
 
 def main() -> None:
-    """Run the programs on standard input."""
-    # PyArrow looks for pandas when it first makes a column of values: half of the time of a program, if each does so.
+    """Run the programs from standard input."""
+    # PyArrow imports pandas when it first builds a column of values: half of a program's time, if each does so.
     import pandas  # noqa: F401
 
     import millstream.cli.run

@@ -1,4 +1,4 @@
-"""While a job starts: a line on a terminal says what is waited for, pipes and standard output get nothing of ours."""
+"""Job start-up: a status line on a terminal shows the current step; pipes and standard output get none of our text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from screens.terminal import Terminal
 
 ROOT = Path(__file__).resolve().parents[4]
 
-# A job that stands in for Spark's: it starts after a while, prints, and ends.
+# Replaces Spark's job: it starts after a while, prints, and ends.
 PROGRAM = """
 import os, sys, time
 from types import SimpleNamespace
@@ -44,7 +44,7 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT / "src")}
 
 
-def test_a_terminal_shows_that_spark_starts_and_then_the_job_and_then_neither(tmp_path: Path) -> None:
+def test_a_terminal_shows_spark_starting_then_the_job_starting_then_nothing(tmp_path: Path) -> None:
     terminal = Terminal([sys.executable, "-c", PROGRAM], cwd=tmp_path, echoes=False, environment=environment())
     try:
         terminal.read_until(r"^starting Spark … \d+ s$")
@@ -68,7 +68,7 @@ def test_a_terminal_shows_that_spark_starts_and_then_the_job_and_then_neither(tm
         (("millstream.console=off",), ""),
     ],
 )
-def test_in_a_pipe_standard_output_is_the_programs_alone(
+def test_in_a_pipe_standard_output_has_only_the_programs_text(
     tmp_path: Path, arguments: tuple[str, ...], errors: str
 ) -> None:
     done = subprocess.run(
@@ -79,7 +79,7 @@ def test_in_a_pipe_standard_output_is_the_programs_alone(
     assert done.stderr.startswith(errors) and (bool(done.stderr) == bool(errors)), done.stderr
 
 
-def test_a_missing_query_server_is_told_before_spark_starts() -> None:
+def test_a_missing_query_server_is_reported_before_spark_starts() -> None:
     program = """
 import sys
 sys.modules["uvicorn"] = None

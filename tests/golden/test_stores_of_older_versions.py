@@ -1,7 +1,8 @@
-"""Jobs of earlier versions go on: each golden program, from a store that an earlier version left after two epochs.
+"""Jobs of earlier versions are resumed: each golden program, from a store that an earlier version left after two
+epochs.
 
-The archives are made by tests/compatibility/make_halves.py. What comes out must be what comes out behind two epochs of
-today's own.
+The archives are made by tests/compatibility/make_halves.py. The output must equal that after two epochs of the current
+version.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def stores_in(archive: Path) -> dict[str, dict[str, bytes]]:
     return stores
 
 
-def go_on(name: str, out: Collect, parallelism: int, store: str, epochs: int | None = None) -> str:
+def resume(name: str, out: Collect, parallelism: int, store: str, epochs: int | None = None) -> str:
     def build(env: StreamExecutionEnvironment) -> None:
         EVERY[name].add(env, out, numbers())
 
@@ -47,24 +48,24 @@ def go_on(name: str, out: Collect, parallelism: int, store: str, epochs: int | N
 
 
 def rest_of(name: str, store: str, parallelism: int) -> Counter[Any]:
-    """What a program gives out behind the two epochs that its store has."""
+    """The output of a program after the two epochs in its store."""
     out = Collect()
-    assert go_on(name, out, parallelism, store) == "FINISHED"
+    assert resume(name, out, parallelism, store) == "FINISHED"
     return multiset([record.value for record in out.records if record.epoch > 2])
 
 
 @pytest.mark.parametrize("parallelism", [1, 2, 3])
 @pytest.mark.parametrize("name", EVERY)
 @pytest.mark.parametrize("archive", HALVES, ids=lambda path: path.name)
-def test_a_job_of_an_earlier_version_goes_on_as_one_of_this_version(archive: Path, name: str, parallelism: int) -> None:
+def test_a_job_of_an_earlier_version_is_resumed_by_this_version(archive: Path, name: str, parallelism: int) -> None:
     if name not in stores_in(archive):
         return  # a program that was written later
     yesterday, today = f"yesterday-{next(_STORES)}", f"yesterday-{next(_STORES)}"
     for file, data in stores_in(archive)[name].items():
         MemoryStore(yesterday).put(file, data)
-    assert go_on(name, Collect(), 2, today, epochs=2) == "SUSPENDED"
+    assert resume(name, Collect(), 2, today, epochs=2) == "SUSPENDED"
     assert rest_of(name, yesterday, parallelism) == rest_of(name, today, parallelism)
 
 
-def test_there_are_stores_of_every_earlier_format() -> None:
+def test_stores_of_every_earlier_format_are_tested() -> None:
     assert [path.name for path in HALVES] == ["halves-1.tar.xz"]

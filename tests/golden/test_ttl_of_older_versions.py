@@ -1,4 +1,4 @@
-"""Queries with a time-to-live go on from what an earlier version stored of them."""
+"""Queries with a time-to-live resume from the state of an earlier version."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from forgetting_of_yesterday import EPOCHS_BEFORE, QUERIES, run_query
+from ttl_of_older_versions import EPOCHS_BEFORE, QUERIES, run_query
 
 from millstream.storage.memory import MemoryStore
 from millstream.testing import Collect
@@ -19,7 +19,7 @@ _STORES = itertools.count()
 
 
 def rest_of(number: int, store: str, parallelism: int) -> dict[int, Counter[Any]]:
-    """What a query gives behind the epochs that its store has."""
+    """The output of a query after the epochs in its store."""
     out = Collect()
     result = run_query(number, store, out, parallelism=parallelism)
     assert result.status == "FINISHED"
@@ -32,7 +32,7 @@ def rest_of(number: int, store: str, parallelism: int) -> dict[int, Counter[Any]
 
 @pytest.mark.parametrize("parallelism", [1, 3])
 @pytest.mark.parametrize("number", QUERIES)
-def test_rows_without_a_standing_stand_as_the_stored_rows_say(number: int, parallelism: int) -> None:
+def test_missing_match_counts_are_derived_from_the_stored_rows(number: int, parallelism: int) -> None:
     yesterday, today = f"forgetting-{next(_STORES)}", f"forgetting-{next(_STORES)}"
     with zipfile.ZipFile(FOLDER / f"forgetting-{number}.zip") as archive:
         for name in archive.namelist():

@@ -1,5 +1,6 @@
-"""Queries that keep rows for a while, over changes that are the same in every version: half of one is run by an earlier
-version (`tests/compatibility/make_forgetting.py`), the rest by this. No row is old enough to be forgotten."""
+"""Queries with a TTL over changes that are the same in every version: one half runs in an earlier version
+(`tests/compatibility/make_ttl_stores.py`), the rest in this one. No row is old enough to expire.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ __all__ = ["EPOCHS_BEFORE", "QUERIES", "run_query"]
 
 LEFT, RIGHT = "(SELECT k, v FROM t WHERE v >= 0) a", "(SELECT k, v FROM t WHERE v < 0) b"
 QUERIES = {
-    # By a version that did not store how rows stand in what was given.
+    # By a version that did not store match counts of emitted rows.
     1: f"SELECT a.k, a.v, b.v FROM {LEFT} FULL JOIN {RIGHT} ON a.k = b.k AND a.v + b.v <> 0",
     2: f"SELECT k, v FROM {LEFT} WHERE NOT EXISTS (SELECT 1 FROM {RIGHT} WHERE a.k = b.k AND a.v + b.v <> 0)",
     3: "SELECT k, v, n FROM (SELECT k, v, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v) AS n FROM t) "
@@ -46,7 +47,7 @@ def _items() -> list[Any]:
 
 
 def run_query(number: int, store: str, out: Collect, epochs: int | None = None, parallelism: int = 2) -> Any:
-    """Run a query, from where the store is."""
+    """Run a query from the store's current state."""
     clock = ManualClock(1_000_000)
 
     def build(env: StreamExecutionEnvironment) -> None:

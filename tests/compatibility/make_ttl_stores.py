@@ -1,9 +1,9 @@
-"""Writes forgetting-N.zip: the store of query N with a time-to-live over a table that changes, stopped in the middle.
+"""Writes forgetting-N.zip: the store of query N with a time-to-live over a changing table, stopped half-way.
 
-    python tests/compatibility/make_forgetting.py N
+    python tests/compatibility/make_ttl_stores.py N
 
 Run it for a version whose stored rows are about to change, never again for the same N.
-`tests/golden/test_forgetting_of_yesterday.py` goes on from each of them.
+`tests/golden/test_ttl_of_older_versions.py` resumes each of them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "golden"))
 
-from forgetting_of_yesterday import EPOCHS_BEFORE, run_query  # noqa: E402
+from ttl_of_older_versions import EPOCHS_BEFORE, run_query  # noqa: E402
 
 from millstream.storage.memory import MemoryStore  # noqa: E402
 from millstream.testing import Collect  # noqa: E402
