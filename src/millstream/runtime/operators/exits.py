@@ -39,7 +39,8 @@ def exits_as_failures() -> Iterator[None]:
 
 
 def _is_external(error: BaseException) -> bool:
-    """Whether no user function raised it: Ctrl-C, a cancelled task, a crash simulated by a connector's test."""
+    """Whether the error was not raised by a user function: Ctrl-C, a cancelled task, a crash simulated by a connector's
+    test."""
     if type(error).__module__.startswith("millstream."):
         return True
     if isinstance(error, KeyboardInterrupt) and threading.current_thread() is not threading.main_thread():

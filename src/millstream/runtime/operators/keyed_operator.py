@@ -223,7 +223,7 @@ class KeyedProcessOperator(PerRecordOperator, ProcessOperator):
         self._domains: tuple[Any, Any] = operation.time_domains
 
     def wake(self) -> None:
-        """Fires the processing-time timers that are due before any element."""
+        """Fires due processing-time timers, before any element is processed."""
         if not self._is_batch:
             self._fire(self.backend.processing_timers, self.time.now_ms, None, self._domains[1])
 
