@@ -158,7 +158,7 @@ def read_schema(file: SegmentFile, footer: SegmentFooter, subject: str) -> pa.Sc
         reader = pa.ipc.open_file(pa.py_buffer(bytes(_ARROW_START) + tail))
         chunks, schema = reader.num_record_batches, reader.schema
         columns = {field.name: str(field.type) for field in schema}
-    except (pa.ArrowException, OSError, ValueError) as error:  # names may not be valid strings
+    except (pa.ArrowException, OSError, ValueError) as error:  # names may not be valid UTF-8
         raise _damage_error(subject, f"its schema cannot be read ({error})") from error
     if chunks != len(footer.chunks):
         raise _damage_error(subject, f"it has {chunks} chunks, not {len(footer.chunks)}")
