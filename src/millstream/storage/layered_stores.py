@@ -191,7 +191,7 @@ written. Open it without read_only (--read-only) to write.
         return self._below.modified_ms(name)
 
     def local_path(self, name: str) -> Path | None:
-        # Not forwarded: a local store creates the folder when a caller requests a file's path.
+        # Not `local_path`, which would create the folder in a local store.
         return self._below.place(name) if isinstance(self._below, LocalStore) else self._below.local_path(name)
 
     def settle(self, name: str) -> None:

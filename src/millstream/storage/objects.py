@@ -263,8 +263,8 @@ def connect(url: str, retries: Any = None) -> Backend:
         from obstore.store import from_url
     except ImportError as error:
         raise PlatformError(f"Store {url} needs the package obstore. Install it: pip install obstore") from error
-    # Both spellings of S3 mean the same service; obstore knows the plain one. S3 supports copy-if-absent only by an
-    # upload.
+    # Both spellings of S3 mean the same service; obstore knows the plain one. S3 supports copy-if-absent only by
+    # multipart upload.
     plain_url = url.replace("s3a://", "s3://", 1)
     # An endpoint without TLS was configured explicitly, so plain HTTP is allowed.
     allows_http = any(os.environ.get(name, "").startswith("http://") for name in _ENDPOINTS)

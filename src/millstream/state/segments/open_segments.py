@@ -120,8 +120,8 @@ class ReadFile:
 
 
 class RangedFile:
-    """A file of a remote store that is fetched in parts. Its head and tail, which hold the index, are fetched
-    immediately.
+    """A file of a remote store that is fetched in parts. Its head and tail, which hold the index, are fetched on
+    opening.
 
     >>> RangedFile(lambda start, stop: bytes(range(start, stop)), 200, "segment a").read(1, 3).to_pybytes()
     b'\\x01\\x02'
