@@ -3,9 +3,9 @@
     0.908 * price > 1000000                     price > 1101321
     CAST(0.908 * price AS DECIMAL(23, 3))       0.908 * price, of that type from the start
 
-Both rewrites are valid if the product is a decimal that is never rounded or too large. The bound is then divided once
-instead of multiplying every number, and rounded in the direction that preserves the result. NULL stays NULL. Other
-forms, and bounds outside the column's type, are left unchanged.
+Both rewrites are valid if the product's type represents every product exactly. The bound is then divided once instead
+of multiplying every number, and rounded in the direction that preserves the result. NULL stays NULL. Other forms, and
+bounds outside the column's type, are left unchanged.
 """
 
 from __future__ import annotations
