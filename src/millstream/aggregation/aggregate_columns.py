@@ -222,7 +222,7 @@ class Sum(Kernel):
 
     def results(self, parts: Parts) -> pa.Array:
         values, valid = numbers_of(parts[0], self._kind)
-        with np.errstate(over="ignore"):  # a sum of FLOATs may exceed their range: infinity
+        with np.errstate(over="ignore"):  # a sum beyond the range of FLOAT is infinity
             narrow = values.astype(self.result_kind.to_pandas_dtype())
         if self._is_strict and (narrow != values).any():
             raise self._overflow()

@@ -74,7 +74,7 @@ def partial_measures(measures: Sequence[BoundAggregate], ttl_ms: int | None) -> 
 
 
 def _marked(sharing: Sequence[BoundAggregate]) -> BoundAggregate:
-    """The values of aggregates of one argument, with marks; it has no result of its own."""
+    """The measure for the values of one argument's aggregates, with marks; it has no result itself."""
     value = replace(sharing[0].arguments[0], mask=None)
     passes = (AggregateArgument(Types.BOOLEAN(), expression=Passes(measure.arguments[0].mask)) for measure in sharing)
     return BoundAggregate(sharing[0].name, "marked_values", (value, *passes))

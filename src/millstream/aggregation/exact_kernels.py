@@ -106,7 +106,7 @@ class ExactReals(Listed):
                 values[group] = self._result(amounts_by_bin, count)
         if self._has_squares:
             return self._inner.results([pa.array(counts), pa.array(values), pa.array(values)])
-        with np.errstate(over="ignore"):  # a sum may exceed the range of FLOAT: infinity
+        with np.errstate(over="ignore"):  # a sum beyond the range of FLOAT is infinity
             rounded = values.astype(self.result_kind.to_pandas_dtype())
         return column_from(rounded, counts > 0, self.result_kind)
 

@@ -205,9 +205,9 @@ def first_turn(sender: int, epoch: int, receivers: int) -> int:
     """The receiver of a sender's first leftover record in an epoch. Within any `2 * receivers - 1` consecutive epochs
     every receiver is first at least once.
 
-    Plain counting would fail if records arrive only in every other epoch, as when a timer wakes the job in between:
-    with an even number of receivers, half of them would never receive one. So the count restarts in every block of
-    epochs, at a pseudo-random receiver.
+    Plain counting fails if records arrive only in every other epoch, as when a timer wakes the job in between: with an
+    even number of receivers, half of them would never receive a record. So the count restarts in every block of epochs,
+    at a pseudo-random receiver.
 
     >>> [first_turn(0, epoch, 3) for epoch in range(9)]
     [1, 2, 0, 1, 2, 0, 0, 1, 2]

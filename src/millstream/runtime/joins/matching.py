@@ -52,7 +52,7 @@ def pairs_of_unique(
     left: pa.Array, right: pa.Array, *, pairs_max: int = PAIRS_MAX
 ) -> Iterator[tuple[Int64s, Int64s]] | None:
     """Pairs of rows with equal non-NULL keys: their left and their right rows. None if keys of the smaller side repeat,
-    or if equality of their type is not equality of bytes.
+    or if equal values of their type may have different bytes.
 
     >>> matches = pairs_of_unique(pa.array([7, 8, 7, None]), pa.array([8, 7]))
     >>> [(a.tolist(), b.tolist()) for a, b in matches]

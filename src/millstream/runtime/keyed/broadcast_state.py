@@ -163,14 +163,14 @@ class BroadcastStates:
     def __init__(self, operator: str, descriptors: tuple[Any, ...], max_parallelism: int) -> None:
         self._operator = operator
         self._descriptors = {descriptor.get_name(): descriptor for descriptor in descriptors}
-        self._last_descriptors = dict(self._descriptors)  # the last descriptor used, by name: mostly one object
+        self._last_descriptors = dict(self._descriptors)  # the last descriptor used for each name
         self._maps = {
             name: BroadcastMap(descriptor, operator, max_parallelism) for name, descriptor in self._descriptors.items()
         }
         self._views = {name: BroadcastView(state) for name, state in self._maps.items()}
         self._stored = StoredTables({})
         self._is_writer = False
-        self.is_only_subtask = False  # whether there is no other subtask that writes, as in a test of one
+        self.is_only_subtask = False  # whether this subtask writes alone, as in a test of a single subtask
 
     def begin(self, setting: TableSetting, accounts: Mapping[int, SubtaskAccount]) -> None:
         """Open every state at the last version. `setting` covers all key groups, as every subtask reads everything;

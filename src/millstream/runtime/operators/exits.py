@@ -3,8 +3,9 @@ BaseException, as failed functions.
 
 No `UserCall` catches these, and they would end the worker, or a test's whole process. They are caught around a task,
 where the traceback still identifies the operator: the innermost engine frame whose `self` has a `UserCall`. A real
-Ctrl-C is left alone: Python raises it only in the main thread, and jobs in this process run on threads of their own. A
-Spark worker runs tasks in its main thread; there the interrupted instruction decides: a `raise` is the function's own.
+Ctrl-C is not affected: Python raises it only in the main thread, and jobs in this process run on threads of their own.
+A Spark worker runs tasks in its main thread; there the interrupted instruction decides: a `raise` is the function's
+own.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An event loop on a thread of its own, so that calls progress while the task processes other records.
+"""An event loop on its own thread, so that calls progress while the task processes other records.
 
 It runs from its creation until `stop`, also between epochs, so that clients opened by a user's function can answer
 heartbeats of their servers. The thread is a daemon and holds no reference to its owner: when an owner is garbage

@@ -46,7 +46,7 @@ def loop_records(accounts: Mapping[int, SubtaskAccount]) -> int:
 
 
 def loop_is_settled(accounts: Mapping[int, SubtaskAccount]) -> bool:
-    """Whether event time after a loop has advanced as far as it can, from the accounts of its head."""
+    """Whether event time downstream of a loop has fully advanced, from the accounts of its head."""
     return not any(account.holds for account in accounts.values())
 
 

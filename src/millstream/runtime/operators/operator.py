@@ -22,8 +22,8 @@ operator only between `wake` and its own `advance`. If a step after `begin` fail
 A subclass overrides the steps in which it differs, and calls `super()`. Operators measure their own time, excluding
 downstream operators, so the shares add up. No operator has per-record work outside the user's own function.
 
-Invariant: once all operators have begun an epoch, either they acknowledge it or each of them is aborted, whatever the
-others do: after a failure here, and after the reported failure of another task.
+Invariant: once all operators have begun an epoch, every operator either acknowledges it or is aborted, independently of
+the others, after a failure in this task or the reported failure of another.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ class ArchivedTable:
         backend.keep(ARCHIVED_REMOVALS, StateHandle(self._removed, backend.scope))
 
     def begin(self) -> None:
-        """Start an epoch. It must not abort what earlier epochs staged."""
+        """Start an epoch. Aborting it must not affect output staged by earlier epochs."""
         self._writer = None
         self._entries = None
 
@@ -117,7 +117,7 @@ class ArchivedTable:
         return self._entries
 
     def _versions(self) -> Int64s:
-        """The newest version of each key group's archived rows; 0 where none is archived."""
+        """The newest version of each key group's archived rows; 0 without archived rows."""
         newest = np.zeros(self._groups, dtype=np.int64)
         for groups, entries in self._named_files():
             np.maximum.at(newest, groups, entries.field("version").to_numpy())

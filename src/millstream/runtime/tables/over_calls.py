@@ -110,9 +110,9 @@ class FrameCall(OverCall):
             return _in_pieces(self.kernel, parts, starts, stops)
         first = np.unique(begins)
         lengths = np.diff(np.append(first, len(begins)))
-        with np.errstate(all="ignore"):  # a sum may exceed the range of DOUBLE: infinity
+        with np.errstate(all="ignore"):  # a sum beyond the range of DOUBLE is infinity
             sums = accumulate(np.add, numbers_of(parts[0], np.float64)[0], first, lengths)[stops - 1]
-        if len(parts) > 1:  # an average: its count is an integer
+        if len(parts) > 1:  # an average, whose count is an integer
             counts = np.cumsum(numbers_of(parts[1])[0])
             before = counts[starts] - numbers_of(parts[1])[0][starts]
             return [pa.array(sums), pa.array(counts[stops - 1] - before)]

@@ -1,6 +1,6 @@
 """OVER, a row at a time: the slow reference implementation for `over_calls` and the operators.
 
-For every row, its partition is sorted and scanned. There is no state between rows.
+The partition of every row is sorted and scanned, without state between rows.
 """
 
 from __future__ import annotations

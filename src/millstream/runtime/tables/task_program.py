@@ -57,7 +57,7 @@ class TaskProgram:
     def run(
         self, batch: Batch, now_ms: int, watermark_ms: int | None, role: str, *, emit_dictionaries: bool = False
     ) -> Result:
-        """The output columns of the rows that satisfy the condition; text dictionary-encoded, if allowed."""
+        """The output columns of the rows that satisfy the condition; strings are dictionary-encoded if allowed."""
         session = self._session
         if self._draws is not None:
             self._draws.next_batch(len(batch))

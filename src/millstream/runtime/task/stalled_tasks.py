@@ -76,7 +76,7 @@ class TaskWatch:
         token, due_s = object(), self._now_s() + stalled_ms / 1000
         with self._changed:
             self._watched[token] = due_s, threading.get_ident(), report
-            if self._thread is None or not self._thread.is_alive():  # a forked process has none
+            if self._thread is None or not self._thread.is_alive():  # a forked process does not have the thread
                 self._awake_at_s = due_s
                 self._thread = threading.Thread(target=self._watch, name="millstream-task-watch", daemon=True)
                 self._thread.start()

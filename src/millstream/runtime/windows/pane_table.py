@@ -1,7 +1,7 @@
 """Stored panes: rows (key, start of the pane) → accumulators, due at their end; they expire with the last window that
 needs them.
 
-Time here is the windows' time: event time, or the clock. A pane that no window needs any more is never read again:
+Time is the windows' time: event time or processing time. A pane that no window needs any more is never read again:
 compaction drops it, and a segment that holds only such panes is no longer referenced. Nothing is written to remove
 them, so closing a million windows writes nothing.
 

@@ -6,7 +6,7 @@ key. `simplify` converts a value to a form in which equal values are the same ke
     None                                itself; hashes to the seed
     int, bool, integral float, Decimal  an int: hashed as int64; beyond 64 bits as Spark hashes a decimal(38,0)
     other float, Decimal equal to one   a float: hashed as double; every NaN is one key
-    other Decimal                       a Decimal without trailing zeros: hashed as its text
+    other Decimal                       a Decimal without trailing zeros: hashed as a string
     str, bytes                          themselves, hashed as string and binary
     date, time, timedelta               themselves, hashed as Spark's date, time and day-time interval
     datetime                            itself if naive, else the instant; hashed as timestamp
@@ -131,7 +131,7 @@ def _of_date(key: dt.date) -> dt.date:
 
 
 def _of_enum(key: enum.Enum) -> NamedKey:
-    # Members have names, but a combination of flags has none before Python 3.11.
+    # Members have names, but before Python 3.11 a combination of flags has no name.
     values = (key.value if isinstance(key, enum.Flag) else key.name,)
     return NamedKey(type(key).__qualname__, values, type(key).__module__)
 
@@ -193,7 +193,7 @@ def _refuse(key: Any) -> NoReturn:
 
 
 def _refusal(key: Any) -> ProgramError:
-    """The error for a value that cannot be a key: why, and what to return from the key selector instead."""
+    """The error for a value that cannot be a key: the reason, and what to return from the key selector instead."""
     name = type(key).__qualname__
     for kind, reason, instead in _INSTEAD:
         if isinstance(key, kind):

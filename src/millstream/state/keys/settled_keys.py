@@ -126,7 +126,7 @@ def _without_lists(value: Any) -> Any:
 def _settled_each(keys: list[Any], decode_key: DecodeKey) -> list[Any]:
     """Settle keys without a type."""
     forms: dict[Any, Any] = {}
-    tuples: dict[tuple[Any, ...], Any] = {}  # tuples of plain values and numbers, which equal no other kind of key
+    tuples: dict[tuple[Any, ...], Any] = {}  # tuples of plain values and numbers, which never equal keys of other kinds
     result = []
     for key in keys:
         kind = type(key)
@@ -139,7 +139,7 @@ def _settled_each(keys: list[Any], decode_key: DecodeKey) -> list[Any]:
         try:
             form = tuples.get(key) if isinstance(key, tuple) else None
         except TypeError:
-            form = None  # it contains a list, or a value that is rejected below
+            form = None  # the tuple contains a list, or a value that is rejected below
         if form is None:
             form = _settled(key, forms, decode_key)
             if isinstance(key, tuple) and _SIMPLE.issuperset(map(type, key)):

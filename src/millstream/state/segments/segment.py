@@ -177,7 +177,7 @@ class Chunk:
 
 
 def key_view(keys: pa.Array) -> PlainKeys | None:
-    """The keys as numpy, if they are numbers or times and none is null."""
+    """The keys as numpy, if they are numbers or times without nulls."""
     return plain_view(keys) if plain_view_type(keys.type) is not None and not keys.null_count else None
 
 

@@ -1,7 +1,7 @@
 """Executes a compaction step (`compaction.py`): merges its segments into one.
 
-Overwritten rows are always dropped; deletes, clears and expired rows only if there is no older segment that they could
-hide rows of. Otherwise an expired row becomes a delete.
+Overwritten rows are always dropped; deletes, clears and expired rows only if no older segment has rows that they may
+hide. Otherwise an expired row becomes a delete.
 """
 
 from __future__ import annotations

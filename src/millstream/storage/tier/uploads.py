@@ -102,7 +102,7 @@ class Uploads:
         return all(upload.is_adopted and upload.error is not None for upload in self._pending.values())
 
     def _failure(self) -> StoreError | None:
-        """The worst error of the uploads of this process."""
+        """The most severe error of this process's uploads."""
         own = [upload.error for upload in self._pending.values() if not upload.is_adopted]
         errors = [error for error in own if error is not None]
         refusals = [error for error in errors if not isinstance(error, StoreAwayError)]
