@@ -1,5 +1,5 @@
 """Built-in aggregates: vectorised kernels, their record-at-a-time reference, and panes of windows.
 
-Operators compute with them, query servers compute results of stored accumulators, and compiler passes check which
+Operators aggregate with them, query servers compute results from stored accumulators, and compiler passes check which
 measures run vectorised.
 """

@@ -1,4 +1,4 @@
-"""Vectorised kernels of the ready aggregates: pure functions over Arrow, without a Python step per record or key.
+"""Vectorised kernels of the built-in aggregates: pure functions over Arrow, without a Python step per record or key.
 
 Each kind is a **kernel** with these steps:
 
@@ -8,15 +8,16 @@ Each kind is a **kernel** with these steps:
     results    accumulators → results
     ranged     accumulators of many runs of rows, for windows that share panes
 
-A record is an accumulator of one, so partial aggregation before the exchange, merging after it and merging with state
-are the same step. Rows are combined in order: where order matters (`first`, `last`, `top_n`, `collect`, the last bits
-of a float sum), earlier rows come first. `aggregate_records` defines each kind, None and NaN included, and computes it
-a record at a time; lists and sketches are in `kernels` and `distinct_sketch`.
+A record is lifted to an accumulator of a single record, so partial aggregation upstream of the exchange, merging
+downstream of it and merging with state are the same step. Rows are combined in order: where order matters (`first`,
+`last`, `top_n`, `collect`, the last bits of a float sum), earlier rows come first. `aggregate_records` defines each
+kind, None and NaN included, and computes it a record at a time; lists and sketches are in `kernels` and
+`distinct_sketch`.
 
-A sliding window is a run of consecutive rows, and neighbouring windows share most of them. For kinds that subtract
-(integers) a run is a difference of two running sums. For others it is combined from blocks of 1, 2, 4, … rows, each
-block computed once for all runs: a run of k rows takes as many steps as k has bits, left to right, and uses no row
-twice. Both cost little per window, however long it is.
+A sliding window is a run of consecutive rows, and neighbouring windows share most of them. For kinds that support
+subtraction (integers), a run is the difference of two running sums. For other kinds it is combined from blocks of 1, 2,
+4, … rows, each computed once for all runs: a run of k rows takes as many steps as k has bits, left to right, and uses
+no row twice. Either way the cost per window hardly depends on its length.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ Ranged = Callable[[Int64s, Int64s], Numbers]
 
 
 def running_ranges(values: Numbers) -> Ranged:
-    """Sums of runs of integers; they wrap around as integers do.
+    """Sums of runs of integers, with wrap-around.
 
     >>> running_ranges(np.array([1, 2, 4, 8]))(np.array([0, 1]), np.array([4, 3])).tolist()
     [15, 6]
@@ -138,7 +139,7 @@ class Kernel:
         raise NotImplementedError
 
     def ranged(self, parts: Parts) -> RangedParts:
-        """A function of (starts, stops): one accumulator for each run of rows, none of them empty."""
+        """A function of (starts, stops): one accumulator for each run of rows; no run is empty."""
 
         def combined(starts: Int64s, stops: Int64s) -> Parts:
             rows, run = expanded(starts, stops)
@@ -154,7 +155,8 @@ def _arrow(type_info: Any) -> pa.DataType:
 
 
 def numbers_of(array: pa.Array, kind: Any = np.int64) -> tuple[NDArray[Any], Bools | None]:
-    """The numbers of a column (of `kind`, None: its own), 0 for NULL, and a mask of non-NULL ones (None: all)."""
+    """The numbers of a column (as `kind`; None: its own type), 0 for NULL, and a mask of the non-NULL values (None:
+    all)."""
     numbers = (array.fill_null(0) if array.null_count else array).to_numpy(zero_copy_only=False)
     numbers = numbers if kind is None else numbers.astype(kind, copy=False)
     return numbers, np.asarray(array.is_valid()) if array.null_count else None
@@ -197,7 +199,7 @@ class Count(Kernel):
 
 
 class Sum(Kernel):
-    """The sum of values; NULL if there is none. Integers wrap around in their own width, or fail if the measure is
+    """The sum of values; NULL without values. Integers wrap around in their own width, or fail if the measure is
     strict; floats are summed in 64 bits."""
 
     def __init__(self, measure: BoundAggregate) -> None:
@@ -220,7 +222,7 @@ class Sum(Kernel):
 
     def results(self, parts: Parts) -> pa.Array:
         values, valid = numbers_of(parts[0], self._kind)
-        with np.errstate(over="ignore"):  # a sum of FLOATs may exceed their range: infinity
+        with np.errstate(over="ignore"):  # a sum beyond the range of FLOAT is infinity
             narrow = values.astype(self.result_kind.to_pandas_dtype())
         if self._is_strict and (narrow != values).any():
             raise self._overflow()
@@ -242,7 +244,7 @@ class Sum(Kernel):
         return ranged
 
     def _check_overflow(self, high: Int64s, low: Int64s) -> None:
-        """Reject sums, in halves, that exceed a LONG."""
+        """Reject sums (as halves) that exceed a LONG."""
         carried = high + (low >> _LOW_BITS)
         if ((carried < -(1 << 31)) | (carried >= 1 << 31)).any():
             raise self._overflow()
@@ -271,7 +273,7 @@ def _added(left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
 
 
 class Average(Kernel):
-    """The mean of values; NULL if there is none. Integers are summed exactly, in two halves."""
+    """The mean of values; NULL without values. Integers are summed exactly, in two halves."""
 
     def lift(self, columns: Sequence[pa.Array], at: Int64s) -> Parts:
         values, valid = numbers_of(columns[0], np.float64 if self.measure.is_floating else np.int64)
@@ -347,7 +349,7 @@ def _take_rows(parts: Parts, index: Int64s) -> Parts:
 
 
 class Extreme(_Winner):
-    """The smallest or largest value, NaN being the largest; NULL if there is none."""
+    """The smallest or largest value, NaN being the largest; NULL without values."""
 
     def lift(self, columns: Sequence[pa.Array], at: Int64s) -> Parts:
         return [columns[0]]
@@ -368,7 +370,7 @@ class Extreme(_Winner):
 
 
 class Edge(_Winner):
-    """The value of the first or last record with a value, by event time, then by arrival."""
+    """The value of the first or last record that has one, by event time, then by arrival."""
 
     def __init__(self, measure: BoundAggregate) -> None:
         super().__init__(measure)

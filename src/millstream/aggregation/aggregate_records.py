@@ -1,6 +1,6 @@
-"""The ready aggregates, a record at a time: the slow reference implementation.
+"""The built-in aggregates, a record at a time: the slow reference implementation.
 
-It is the reference for `aggregate_columns`, and runs where there are no columns: untyped streams, fields of any size
+It is the reference for `aggregate_columns`, and is used where data is not columnar: untyped streams, fields of any size
 (BIG_INT, BIG_DEC), sessions, evictors, user-defined triggers.
 
 Definitions:
@@ -13,7 +13,7 @@ Definitions:
 - NaN is larger than every number. Of equal values the first counts.
 - `first`, `last` and `collect` order by event time, then by arrival; so does `top_n` among equals. Without timestamps,
   they order by arrival.
-- `approx_distinct` counts as a sketch of 4,096 registers does (`distinct_sketch`), with an error of about 1.6 %.
+- `approx_distinct` estimates with a sketch of 4,096 registers (`distinct_sketch`), with an error of about 1.6 %.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ __all__ = ["RecordMeasure"]
 
 
 class RecordMeasure:
-    """Computes one measure. `stream_type` is that of the records, None if they are untyped.
+    """Computes one measure. `stream_type` is the type of the records, None if they are untyped.
 
     >>> total = RecordMeasure(BoundAggregate("total", "sum", (AggregateArgument(None, 0),)), None)
     >>> total.result(total.merge(total.add(total.empty(), 2, 0), total.add(total.empty(), 3, 0)))
@@ -59,7 +59,7 @@ class RecordMeasure:
         self._basic = basic_type(self._type)
 
     def empty(self) -> Any:
-        """The accumulator of no records. Accumulators are plain values and are never changed in place."""
+        """The empty accumulator. Accumulators are plain values and are never changed in place."""
         return {"count": 0, "avg": (0, 0), "approx_distinct": {}, "top_n": [], "collect": []}.get(self.measure.kind)
 
     def add(self, accumulator: Any, record: Any, at: int) -> Any:
@@ -180,7 +180,7 @@ def _expressed(argument: AggregateArgument, record: Any, stream_type: TypeInform
 
 
 def _largest(left: list[Any], right: list[Any], n: int) -> list[Any]:
-    """The first n of both: descending, then by time, then those of `left`."""
+    """The n largest of both: descending, then by time, then those of `left` first."""
     merged = list(left)
     for candidate in right:
         place = len(merged)

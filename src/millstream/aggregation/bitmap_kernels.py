@@ -1,7 +1,7 @@
 """Bitmap aggregates: BITMAP_BUILD_AGG of numbers; BITMAP_AND_AGG, _OR_AGG and _XOR_AGG of bitmaps; cardinalities.
 
-The accumulator is a bitmap, NULL if there was no value. A number starts as a bitmap of one; single numbers of a group
-are united at once, other bitmaps are combined container by container.
+The accumulator is a bitmap, NULL without values. A number is lifted to a bitmap with one element; single numbers of a
+group are united at once, other bitmaps are combined container by container.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""Aggregates over values of groups that may grow large: values in a list, and what is known of spilled ones.
+"""Aggregates over values of groups that may grow large: a list of values, and a summary of the spilled ones.
 
-A small group stores its values in its row, as `DistinctValues` and `SignedValues` do. Values of a large one spill to
-rows of their own (`runtime.tables`). The accumulator then has their number, which adds up like any count, and what the
-result needs:
+A small group stores its values in its row, as `DistinctValues` and `SignedValues` do. Values of a large group spill to
+separate rows (`runtime.tables`). The accumulator then has their number, which is combined like any count, and the data
+that the result needs:
 
     counted    COUNT(DISTINCT …): nothing else
     summed     SUM, AVG, … (DISTINCT …): the sums of spilled values
     headed     MIN and MAX: the list has the first values, which include the result
     numbered   FIRST_VALUE and LAST_VALUE: the result, its place, and the number of arrivals so far
 
-A NULL part is of a row stored before the part existed: no value has spilled.
+A NULL column means that the row was stored before the column existed: no value has spilled.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class CountedValues(Kernel):
 
 
 class HeadedValues(CountedValues):
-    """The first of the values that another kernel lists, and the number of the others. The result is among the
+    """The first of the values that another kernel lists, and the number of the other values. The result is among the
     first."""
 
     def results(self, parts: Parts) -> pa.Array:

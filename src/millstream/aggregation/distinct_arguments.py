@@ -1,11 +1,12 @@
 """DISTINCT aggregates that share an argument, and their partials: each value once, with a mark for each aggregate.
 
 COUNT(DISTINCT a), COUNT(DISTINCT a) FILTER (…) and SUM(DISTINCT a) have one **argument**. Over an append-only table
-they share its values: before the exchange a group and value is one row, whose **marks** are bits for the aggregates
-that counted it (`marked_kernels`). Values of large groups are stored in the same way (`runtime.tables.group_marks`).
+they share its values: upstream of the exchange, each group and value is one row, with **marks**: bits for the
+aggregates that counted the value (`marked_kernels`). Values of large groups are stored in the same way
+(`runtime.tables.group_marks`).
 
-An aggregate added to a query follows the others. So the first aggregate of an argument stays the first, and the marks
-stay: both are part of stored state.
+An aggregate added to a query is placed after the others. So the first aggregate of an argument and the marks do not
+change: both are part of stored state.
 """
 
 from __future__ import annotations
@@ -24,11 +25,12 @@ from millstream.state.windows.bound_aggregates import AggregateArgument, BoundAg
 __all__ = ["MARKS_MAX", "distinct_arguments", "distinct_kind", "partial_measures", "value_kind"]
 
 MARKS_MAX = 63
-"""The aggregates that can share rows: marks are bits of a LONG without its sign. Further ones form another argument."""
+"""The maximum number of aggregates that share rows: marks are bits of a LONG without its sign. Further aggregates form
+another argument."""
 
 
 def value_kind(measure: BoundAggregate) -> pa.DataType | None:
-    """The Arrow type of a measure's argument; None if it is nested or has no bytes of its own."""
+    """The Arrow type of a measure's argument; None if it is nested or has no byte representation."""
     type_info = measure.arguments[0].type_info if measure.arguments else None
     kind = None if type_info is None else arrow_type(type_info)
     t = pa.types
@@ -48,7 +50,7 @@ def distinct_kind(measure: BoundAggregate) -> str | None:
 
 def distinct_arguments(measures: Sequence[BoundAggregate], ttl_ms: int | None) -> tuple[tuple[int, ...], ...]:
     """The numbers of the aggregates of each argument, in order: counts and sums of distinct values of append-only rows.
-    Groups that expire (`ttl_ms`) store all their values, for each aggregate separately."""
+    Groups that expire (`ttl_ms`) store all their values separately for each aggregate."""
     by_argument: dict[Any, list[list[int]]] = {}
     for number, measure in enumerate(() if ttl_ms else measures):
         if measure.kind == "distinct" and distinct_kind(measure) is not None:
@@ -61,7 +63,7 @@ def distinct_arguments(measures: Sequence[BoundAggregate], ttl_ms: int | None) -
 
 
 def partial_measures(measures: Sequence[BoundAggregate], ttl_ms: int | None) -> tuple[BoundAggregate, ...]:
-    """The measures of partials: those that share an argument send its values in the place of the first of them."""
+    """The measures of partials: measures that share an argument send its values in the first measure's column."""
     partials: list[BoundAggregate | None] = list(measures)
     for numbers in distinct_arguments(measures, ttl_ms):
         if len(numbers) > 1:
@@ -72,7 +74,7 @@ def partial_measures(measures: Sequence[BoundAggregate], ttl_ms: int | None) -> 
 
 
 def _marked(sharing: Sequence[BoundAggregate]) -> BoundAggregate:
-    """The values of aggregates of one argument, with marks; it has no result of its own."""
+    """The measure for the values of one argument's aggregates, with marks; it has no result itself."""
     value = replace(sharing[0].arguments[0], mask=None)
     passes = (AggregateArgument(Types.BOOLEAN(), expression=Passes(measure.arguments[0].mask)) for measure in sharing)
     return BoundAggregate(sharing[0].name, "marked_values", (value, *passes))

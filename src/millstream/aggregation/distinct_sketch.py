@@ -3,7 +3,7 @@
 A value is counted by its 64-bit hash, Spark's `xxhash64`. The top 12 bits choose a register; the register stores the
 largest *rank*: the number of leading zeros of the other 52 bits plus one. A sketch is bytes: with few registers set, 4
 bytes for each (register × 64 + rank, little-endian, ascending), and from 1,024 registers on one byte for each of the
-4,096. So one content has one form, and the length identifies it.
+4,096. So equal contents have the same form, which the length identifies.
 
 The estimate is the improved raw estimator of Ertl (2017), which needs no tables and no thresholds. Merging takes the
 larger rank of each register, in any order.
@@ -37,7 +37,7 @@ Floats = NDArray[np.float64]
 
 
 class Distinct(Kernel):
-    """The number of distinct values; 0 if there is none."""
+    """The number of distinct values; 0 without values."""
 
     ranges_are_cheap = False
 

@@ -2,8 +2,8 @@
 
 Floating-point sums cannot be retracted from: 1 + 1e17 - 1e17 is 0, and one NaN stays forever. Here a number is split
 into integers of 32 bits, in **bins** for powers of two. Bins are added and subtracted exactly, in any order; the result
-is rounded once. NaN and the infinities are counted, each in a bin of its own, and so are the values. Variances also
-store squares, in higher bins.
+is rounded once. NaN, the infinities and the values are counted in separate bins. Variances also store squares, in
+higher bins.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ROOM, _BELOW = 1 << 12, 8
 
 
 class ExactReals(Listed):
-    """SUM, AVG, VAR_POP and their kin over bins; `inner` says which."""
+    """SUM, AVG, VAR_POP and related aggregates over bins; `inner` selects the aggregate."""
 
     def __init__(self, measure: BoundAggregate, inner: Kernel) -> None:
         super().__init__(measure)
@@ -106,7 +106,7 @@ class ExactReals(Listed):
                 values[group] = self._result(amounts_by_bin, count)
         if self._has_squares:
             return self._inner.results([pa.array(counts), pa.array(values), pa.array(values)])
-        with np.errstate(over="ignore"):  # a sum may exceed the range of FLOAT: infinity
+        with np.errstate(over="ignore"):  # a sum beyond the range of FLOAT is infinity
             rounded = values.astype(self.result_kind.to_pandas_dtype())
         return column_from(rounded, counts > 0, self.result_kind)
 
@@ -141,7 +141,7 @@ def _in_bins(values: Float64s) -> list[tuple[Int64s, Int64s]]:
 
 
 def _added_up(places: Int64s, amounts: Int64s) -> tuple[Int64s, Int64s]:
-    """The sum of the amounts of each place, without zeros."""
+    """The sum of the amounts at each index, without zeros."""
     distinct, numbers = np.unique(places, return_inverse=True)
     totals = np.zeros(len(distinct), dtype=np.int64)
     np.add.at(totals, numbers, amounts)

@@ -1,10 +1,10 @@
 """Numbers groups of rows 0, 1, 2, …, so that grouped operations are plain arithmetic.
 
 Keys are numbered by Arrow's dictionary encoding, dense integers by their offset, rows of several fields field by field;
-keys are not compared by hash, so none collide. Pairs of numbers are numbered by arithmetic if there are few, else by
-dictionary encoding.
+keys are not compared by hash, so they never collide. Pairs of numbers are numbered by arithmetic if there are few, else
+by dictionary encoding.
 
-Per-row work is minimised: batches of the largest streams spend most of their time here.
+Per-row work is minimised: the largest streams spend most of their time here.
 
 Invariant: equal values have one number, and every number from 0 to `count - 1` has at least one row.
 """
@@ -34,7 +34,7 @@ __all__ = [
 _ROOM_PER_ROW = 4
 _ROOM_MIN = 1_024
 _PLACED_ROWS_MIN = 1_024
-# First rows of groups are searched among this many rows per group before all rows are.
+# The first rows of groups are searched among this many rows per group before all rows are searched.
 _ROWS_PER_FIRST = 64
 _NO_RANK = np.iinfo(np.int64).max
 
@@ -60,7 +60,7 @@ class Groups:
         first = np.full(self.count, -1, dtype=np.int64)
         few = _ROWS_PER_FIRST * self.count
         for codes in (self.codes[:few], self.codes) if few < len(self.codes) else (self.codes,):
-            # The last assignment to a place wins: in reverse order, the first row.
+            # The last assignment to an index wins: in reverse order, this is the first row.
             first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
             if first.min(initial=0) >= 0:
                 break
@@ -161,14 +161,14 @@ def _without_gaps(codes: Int64s, room: int) -> Groups:
     count = int(np.count_nonzero(has_rows))
     if count == room:
         return Groups(codes, count)
-    # Narrow, to be cached better: lookups are random.
+    # A narrow type caches better: lookups are random.
     places = np.cumsum(has_rows, dtype=np.int32 if room < 2**31 else np.int64)
     np.subtract(places, 1, out=places)
     return Groups(places[codes].astype(np.int64), count)
 
 
 def groups_of_pairs(left: pa.Array, right: pa.Array) -> Groups:
-    """Groups of rows that agree in both columns: those of `pair_groups`, numbered differently.
+    """Groups of rows that agree in both columns: as `pair_groups`, but numbered differently.
 
     >>> groups_of_pairs(pa.array([7, 7, 8]), pa.array([1, 2, 1])).codes.tolist()
     [0, 1, 2]
@@ -177,7 +177,7 @@ def groups_of_pairs(left: pa.Array, right: pa.Array) -> Groups:
     placed = _placed(left) if rights.count > 1 else None
     if placed is None or placed[1] * rights.count > _room_for(len(left)):
         return pair_groups(groups_of(left), rights)
-    # By the right column first: with keys and panes, keys of one pane are then adjacent.
+    # Ordered by the right column first: with keys and panes, keys of one pane are then adjacent.
     codes, room = placed
     return _without_gaps(rights.codes * room + codes, room * rights.count)
 
@@ -222,8 +222,8 @@ def _room_for(rows: int) -> int:
 
 
 def winners(ranks: Int64s, groups: Groups, *, latest: bool = False) -> Int64s:
-    """For every group the row with the smallest rank, of equal ones the first (or the latest); -1 if there is none. A
-    few passes over unmoved rows, without sorting.
+    """For every group the row with the smallest rank, of equal ranks the first (or the latest); -1 if no row qualifies.
+    Makes a few passes over the rows in place, without sorting.
 
     >>> winners(np.array([5, 3, 3]), Groups(np.array([0, 0, 0]), 1)).tolist()
     [1]

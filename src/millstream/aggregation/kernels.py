@@ -1,8 +1,8 @@
 """Chooses the kernel of a measure.
 
 A measure runs vectorised if the Arrow column of its argument adds, compares or hashes as the values do. Big integers
-and decimals are stored in an encoding that does neither: they run a record at a time (`aggregate_records`). SQL has
-kernels of its own where its semantics differ (`sql_kernels`, `sql_list_kernels`).
+and decimals are stored in an encoding that does not: they are aggregated a record at a time (`aggregate_records`). SQL
+has its own kernels where its semantics differ (`sql_kernels`, `sql_list_kernels`).
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _KERNELS_OVER_OTHERS: dict[str, Callable[[BoundAggregate, Kernel], Kernel]] = {
     "signed_values": SignedValues,
     "exact_reals": ExactReals,
 }
-# Columns of these types are encoded and neither add nor compare as the values do.
+# Columns of these types are encoded: they neither add nor compare as the values do.
 _ENCODED = (BasicType.BIG_INT, BasicType.BIG_DEC, BasicType.INSTANT)
 
 

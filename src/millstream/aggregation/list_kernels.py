@@ -1,7 +1,7 @@
-"""Kernels with several values: the largest n, and all of them.
+"""Kernels with several values: the n largest values, and all values.
 
 The accumulator is one list column of small rows. Combining flattens the lists, sorts their rows by group, and splits
-them into lists again; a record starts as a list of one.
+them into lists again; a record is lifted to a list of one row.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Collected(Listed):
 
 
 class Largest(Listed):
-    """The values of the n records that are largest by another argument; of equal ones the earlier come first."""
+    """The values of the n records that are largest by another argument; equal ones are ordered by arrival."""
 
     def lift(self, columns: Sequence[pa.Array], at: Int64s) -> Parts:
         by, value = columns[0], columns[-1]

@@ -1,7 +1,8 @@
-"""Distinct values shared by several aggregates: each once in a group, with a mark for each aggregate that counted it.
+"""Distinct values shared by several aggregates: each value once per group, with a mark for each aggregate that counted
+it.
 
-Marks are the bits of a number, never 0. Repeated values unite their marks. The whole work is making (group, value)
-pairs unique, whatever the number of aggregates: by direct addressing if there are few places, else by sorting.
+Marks are the bits of a number, never 0. Repeated values unite their marks. The only work is making (group, value) pairs
+unique, whatever the number of aggregates: by direct addressing if the range is small, else by sorting.
 `united_reference` does the same a pair at a time.
 """
 
@@ -23,7 +24,7 @@ from millstream.state.segments.sorting import ascending_below
 
 __all__ = ["MarkedPairs", "MarkedValues", "united", "united_reference"]
 
-# Pairs are addressed directly if there are at most this many places per pair.
+# Pairs are addressed directly if there are at most this many addresses per pair.
 _PLACES_PER_PAIR = 4
 
 
@@ -96,7 +97,7 @@ def united(pairs: MarkedPairs, count: int) -> MarkedPairs:
 
 class MarkedValues(Listed):
     """The values of an argument with marks: the measure's arguments are the value and, for each aggregate, whether it
-    counts the row. The results are computed after the exchange (`runtime.tables.group_marks`)."""
+    counts the row. The results are computed downstream of the exchange (`runtime.tables.group_marks`)."""
 
     def lift(self, columns: Sequence[pa.Array], at: Int64s) -> Parts:
         marks, is_seen = _marks(columns)

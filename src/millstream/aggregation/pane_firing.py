@@ -1,10 +1,10 @@
 """Fires windows from panes, vectorised: computes which windows of which keys have results, and the rows of each.
 
 Rows are sorted by key and time. The windows of a row are a range of numbers, and within a key both ends of the range
-are monotonic, so each row adds the windows that its predecessor did not have. A window is then a run of rows, found by
+are monotonic, so each row adds the windows that the previous row is not in. A window is then a run of rows, found by
 two binary searches. There is no Python step per record, key or window, and a window without rows has no result.
 
-Memory is bounded: windows are made in blocks.
+Memory is bounded: windows are produced in blocks.
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ def _overlapping(
 
 
 def _fresh_windows(panes: Int64s, codes: Int64s, windows: PaneWindows, range_: WindowRange) -> tuple[Int64s, Int64s]:
-    """For each row the first and last window of the range that the previous row of its key does not have; first is last
-    + 1 if there is none."""
+    """For each row the first and last window of the range that does not contain the previous row of its key; first is
+    last + 1 if there is no new window."""
     first = np.maximum(windows.first_window(panes), range_.after + 1)
     last = np.minimum(windows.last_window(panes), range_.through)
     same_key = codes[1:] == codes[:-1]
@@ -123,7 +123,8 @@ class _Runs:
         self._places = codes * len(self._times) + ranks
 
     def find(self, codes: Int64s, times: Int64s) -> Int64s:
-        """For each key and time the first row of that key at or after it, or else the first row of the next key."""
+        """For each key and time the first row of the key at or after the time, or else the first row of the next
+        key."""
         return np.searchsorted(self._places, codes * len(self._times) + np.searchsorted(self._times, times))
 
 

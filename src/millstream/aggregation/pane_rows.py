@@ -1,7 +1,7 @@
 """Rows of panes as columns: a key, the start of a pane, and the accumulators of all measures.
 
-Partials, stored panes and panes being fired all have this form. `combined` merges rows of one key and pane; partial
-aggregation, merging and late updates consist of that.
+Partials, stored panes and panes being fired all have this form. `combined` merges rows of one key and pane: this is all
+that partial aggregation, merging and late updates do.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class Accumulators:
         return [kernel.results(measure_parts) for kernel, measure_parts in self._by_kernel(parts)]
 
     def results_of_nothing(self) -> list[pa.Array]:
-        """The results of an empty input, one row: counts are 0, most others NULL."""
+        """The results for empty input, as one row: counts are 0, most others NULL."""
         return [result_of_nothing(kernel) for kernel in self.kernels]
 
     def consolidated(self, parts: Parts) -> Parts:
@@ -160,7 +160,7 @@ class Accumulators:
 
 
 def result_of_nothing(kernel: Kernel) -> pa.Array:
-    """The result of no rows, as a column of one: that of a row whose arguments are NULL."""
+    """The result for empty input, as a column of one row: the result for a row with NULL arguments."""
     if not kernel.measure.arguments:
         return pa.array([0], kernel.result_kind)
     # NULL is a value for ARRAY_AGG.

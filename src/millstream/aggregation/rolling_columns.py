@@ -9,7 +9,7 @@ run. A record is addressed by one index, before or in the batch:
 so `min_by` is the index of the winner so far, and the fields that `sum` preserves come from the index of the key's
 first record. `rolling_records` defines the results, and computes them a record at a time.
 
-All functions are pure and check nothing: nulls and types are checked by the caller.
+All functions are pure and unchecked: the caller checks nulls and types.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from millstream.state.keys.key_columns import Bools, plain_view, plain_view_type
 __all__ = ["Rolled", "accumulate", "overflowing", "roll", "rolls_in_columns"]
 
 _NARROW_CODES_MAX = 1 << 16
-# Runs longer than this are accumulated one by one, shorter ones in lockstep.
+# Runs longer than this are accumulated one run at a time, shorter ones in lockstep.
 _RUN_IN_STEP_MAX = 64
 
 
@@ -69,7 +69,7 @@ def roll(
     """Apply a batch to the previous results of its keys.
 
     `fields` are the batch's columns and `codes` each record's key as a number; `before` has the same columns for the
-    keys, valid only where `has_before`. Every key has a record.
+    keys, valid only where `has_before`. Every key has at least one record.
 
     >>> numbers, none = pa.array([1, 2, 3]), pa.nulls(2, pa.int64())
     >>> rolled = roll("sum", 0, [numbers], np.array([0, 1, 0]), [none], np.array([False, False]))
@@ -129,7 +129,7 @@ def _sums(values: pa.Array, before: pa.Array, has_before: Bools, runs: _Runs) ->
 
 
 def _wrapping_sums(by_key: NDArray[Any], runs: _Runs) -> NDArray[Any]:
-    """Running sums of all runs from one: differences of wrapped sums are the wrapped differences."""
+    """Running sums of all runs from a single running sum: differences of wrapped sums are the wrapped differences."""
     total = np.cumsum(by_key, dtype=np.int64)
     base = total[runs.starts] - by_key[runs.starts]
     sums: NDArray[Any] = (total - np.repeat(base, runs.lengths)).astype(by_key.dtype)
@@ -186,7 +186,7 @@ def _winners(both: pa.Array, codes: Int64s, has_before: Bools, runs: _Runs, *, l
 
 
 def order_numbers(values: pa.Array) -> Int64s:
-    """Integers that sort as the values do: NaN last, -0.0 equal to 0.0, text by code point; undefined under NULLs.
+    """Integers that sort as the values do: NaN last, -0.0 equal to 0.0, strings by code point; undefined under NULLs.
 
     >>> order_numbers(pa.array([0.5, -1.0, float("nan")])).argsort().tolist()
     [1, 0, 2]
@@ -225,7 +225,7 @@ def accumulate(operation: np.ufunc, values: NDArray[Any], starts: Int64s, length
     short = np.flatnonzero(~is_long & (lengths > 1))
     if not len(short):
         return results
-    # Longest first: runs that have a value at a step are then always in front.
+    # Longest first: the runs that have a value at a step are then always a prefix.
     short = short[np.argsort(-lengths[short], kind="stable")]
     at, ends = starts[short], lengths[short]
     active = len(short)

@@ -1,7 +1,7 @@
 """Running sums, minima and maxima, a record at a time: the slow reference implementation.
 
-It is the reference for `rolling_columns`, and runs where there are no columns: untyped streams, and fields of any size
-(BIG_INT, BIG_DEC) or of Python objects.
+It is the reference for `rolling_columns`, and is used where data is not columnar: untyped streams, fields of any size
+(BIG_INT, BIG_DEC), and Python objects.
 
 Definitions:
 
@@ -161,7 +161,7 @@ def as_float32(value: float) -> float:
 def mutable_copy(value: Any) -> Any:
     """A copy that may be changed without changing `value`; the same object if it is immutable.
 
-    A reduce function may change its first argument and return it. Results emitted before must not change with it.
+    A reduce function may change its first argument and return it. Earlier emitted results must not change with it.
     """
     kind = type(value)
     if kind in _UNCHANGING or (kind is tuple and _UNCHANGING.issuperset(map(type, value))):

@@ -57,7 +57,7 @@ class RowOfArguments:
 
 @dataclass(frozen=True)
 class Passes:
-    """Mask of the rows that pass a FILTER: those where the BOOLEAN column `mask` is TRUE; all without one.
+    """Mask of the rows that pass a FILTER: where the BOOLEAN column `mask` is TRUE; all rows without a FILTER.
 
     >>> Passes(0)(pa.record_batch({"a": [True, None]})).to_pylist()
     [True, False]

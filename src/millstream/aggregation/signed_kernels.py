@@ -1,14 +1,14 @@
 """Aggregates over changelogs: kernels whose accumulators support retraction.
 
-A deleted row is lifted like any other and then **negated**: combining its accumulator with that of the row yields that
-of no row. Counts and sums are negated by their sign (`negated`); a sum also counts its values, since a sum of none is
-NULL. Floating-point numbers are summed exactly (`aggregation.exact_kernels`). All other aggregates (`min`, `first`,
-`listagg`, distinct ones, …) store every value with its multiplicity (`SignedValues`), in arrival order; another kernel
-computes their results from those values. Rows with equal values are not distinguished: a value is ordered by when it
-became present, for LAST_VALUE by its last arrival.
+A deleted row is lifted like any other and then **negated**: combining the accumulators of its insert and its delete
+yields the empty accumulator. Counts and sums are negated by their sign (`negated`); a sum also counts its values, since
+a sum of no values is NULL. Floating-point numbers are summed exactly (`aggregation.exact_kernels`). All other
+aggregates (`min`, `first`, `listagg`, DISTINCT, …) store every value with its multiplicity (`SignedValues`), in arrival
+order; another kernel computes their results from these values. Rows with equal values are not distinguished: a value is
+ordered by when it became present, and for LAST_VALUE by its last arrival.
 
-A partial continues a history that is stored elsewhere: its multiplicities may be negative, and where order matters, a
-value may be deleted and then inserted (`value_histories`). Neither occurs in stored accumulators.
+A partial continues a history stored elsewhere: its multiplicities may be negative and, where order matters, a value may
+be deleted and then inserted (`value_histories`). Neither occurs in stored accumulators.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def negated(kernel: Kernel, parts: Parts, signs: Int64s) -> Parts:
 
 
 class SignedSum(Kernel):
-    """The sum of integers, which wraps around, and their count; NULL if there is none."""
+    """The sum of integers, which wraps around, and their count; NULL without values."""
 
     def lift(self, columns: Sequence[pa.Array], at: Int64s) -> Parts:
         values, valid = numbers_of(columns[0].cast(self.part_kinds[0]), np.int64)

@@ -1,8 +1,8 @@
 """SQL aggregates of numbers, vectorised: exact decimals, integer averages, variances.
 
 A sum of decimals is stored as integers of 32 bits (**limbs**), each in a column of 64 bits: so sums are added in plain
-numpy, never wrap, and can be subtracted for sliding windows. After every step carries are propagated, so that each limb
-but the highest fits its 32 bits. A sum with more digits than its type is NULL, as in Flink.
+numpy, never wrap, and can be subtracted for sliding windows. Every step propagates carries, so that each limb but the
+highest fits its 32 bits. A sum with more digits than its type is NULL, as in Flink.
 
 `sql_reference` defines the results, a row at a time.
 """
@@ -40,7 +40,7 @@ _WORD_MAX = 1 << 62
 
 
 class DecimalSum(Kernel):
-    """The sum of decimals; NULL if there is none, or if it has too many digits."""
+    """The sum of decimals; NULL without values, or if it has too many digits."""
 
     def __init__(self, measure: BoundAggregate) -> None:
         super().__init__(measure)
@@ -171,7 +171,7 @@ _SPREAD = np.dtype([("count", np.int64), ("mean", np.float64), ("squares", np.fl
 
 
 def _joined_spreads(left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
-    """Combines two sets of values: count, mean, and squared distances from it."""
+    """Combines two sets of values: count, mean, and squared distances from the mean."""
     joined = np.empty(len(left), dtype=_SPREAD)
     total = left["count"] + right["count"]
     share = right["count"] / np.maximum(total, 1)
@@ -184,8 +184,8 @@ def _joined_spreads(left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
 
 
 class Variance(Kernel):
-    """VAR_POP, VAR_SAMP, STDDEV_POP and STDDEV_SAMP: the mean, and the squared distances from it, which lose no digits
-    where values are close together. NULL for no values; samples also for one."""
+    """VAR_POP, VAR_SAMP, STDDEV_POP and STDDEV_SAMP: stores the mean and the squared distances from it, which lose no
+    digits if values are close together. NULL without values; sample variants are also NULL for one value."""
 
     def lift(self, columns: Sequence[pa.Array], at: Int64s) -> Parts:
         values, valid = numbers_of(columns[0].cast(pa.float64(), safe=False), np.float64)

@@ -1,4 +1,4 @@
-"""SQL aggregates that store all values of a group: DISTINCT ones, LISTAGG, COLLECT and ARRAY_AGG.
+"""SQL aggregates that store all values of a group: DISTINCT aggregates, LISTAGG, COLLECT and ARRAY_AGG.
 
 The accumulator is a list column, as in `list_kernels`. Values are ordered by event time, then by arrival. DISTINCT
 stores each value once; another kernel computes the result when the window ends.
@@ -42,7 +42,7 @@ class ValuesForAnother(Listed):
 
     def results_of(self, values: pa.Array, codes: Int64s, count: int) -> pa.Array:
         """The other kernel's results for the values of each group."""
-        # Append a NULL for each group, so that each has a row; it does not count.
+        # Append an ignored NULL for each group, so that every group has a row.
         counts = [pa.array(np.arange(len(values) + count) < len(values))] if self._includes_nulls else []
         values = pa.concat_arrays([values, pa.nulls(count, values.type)])
         lifted = self._inner.lift([values, *counts], np.arange(len(values)))
@@ -62,7 +62,7 @@ class DistinctValues(ValuesForAnother):
         is_first = np.ones(len(order), dtype=np.bool_)
         is_first[1:] = sorted_places[1:] != sorted_places[:-1]
         firsts: Int64s = order[is_first]
-        if self._inner.measure.kind == "count":  # order does not matter, and lists sorted by value merge fast
+        if self._inner.measure.kind == "count":  # order is irrelevant, and lists sorted by value merge fast
             return firsts
         # Arrival order: value numbers depend on other groups.
         firsts.sort()
@@ -77,7 +77,7 @@ class DistinctValues(ValuesForAnother):
 
 
 class JoinedTexts(Collected):
-    """LISTAGG: strings joined by a separator; NULL if there is none."""
+    """LISTAGG: strings joined by a separator; NULL without strings."""
 
     def results(self, parts: Parts) -> pa.Array:
         rows, lengths = flat(parts[0])
@@ -108,7 +108,7 @@ class JsonTexts(Collected):
         return pc.binary_join_element_wise(opening, pc.binary_join(lists, ","), closing, "")
 
     def _entries(self, texts: pa.Array, codes: Int64s) -> pa.Array:
-        """`"key":value` of each row, empty text if there is no value. Keys must be unique and not NULL."""
+        """`"key":value` of each row, an empty string without a value. Keys must be unique and not NULL."""
         if pc.any(pc.starts_with(texts, "[null")).as_py():
             raise ProgramError(
                 "JSON_OBJECTAGG: Key must not be NULL. Exclude such rows: FILTER (WHERE key IS NOT NULL)"

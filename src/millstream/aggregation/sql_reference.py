@@ -1,6 +1,6 @@
 """SQL aggregates, a value at a time: the slow reference implementation for the kernels.
 
-`values` are those of a group's rows that pass the FILTER, in order, None for NULL. NULLs are ignored, except by
+`values` are the values of a group's rows that pass the FILTER, in order; None is NULL. NULLs are ignored, except by
 COUNT(*) and ARRAY_AGG.
 """
 

@@ -1,9 +1,9 @@
-"""Reduces the history of inserted and deleted values of a group, so that it can be continued.
+"""Reduces a group's history of inserted and deleted values to a form that can be continued.
 
-A history is cut into batches, partials and epochs at any point, which must not affect the result. `net` reduces a piece
-to its net effect, enough for counts, sums, MIN and MAX. Where order matters, a value deleted and inserted again is
-ordered differently from one that stayed, and whether it was absent depends on its earlier multiplicity, which the piece
-does not know:
+A history may be divided into batches, partials and epochs at any point, which must not affect the result. `net` reduces
+a piece to its net effect, enough for counts, sums, MIN and MAX. Where order matters, a value deleted and inserted again
+is ordered differently from one that stayed, and whether it was absent depends on its earlier multiplicity, which is
+unknown here:
 
     by_stay       A value is ordered by when it became present: its first arrival since it was last absent. A
                   piece is reduced to how far the value's count falls, and how far it rises from there: that many
@@ -13,8 +13,8 @@ does not know:
                   multiplicity; and if the value arrived at all, to an insert at that place, even if as many
                   deletes follow.
 
-Each yields at most two rows of a value: a delete, then an insert. Reducing pieces that were already reduced yields the
-same as reducing the whole.
+Each yields at most two rows per value: a delete, then an insert. Reducing pieces that are already reduced yields the
+same result as reducing the whole history.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from millstream.state.keys.hashing import Int64s
 __all__ = ["History", "by_arrival", "by_stay", "net"]
 
 History = tuple[Int64s, Int64s]
-"""Rows of the inserts and deletes, and the multiplicity of each (negative: a delete). At one row, the delete is
-first."""
+"""Rows of the inserts and deletes, and the multiplicity of each (negative: a delete). For one row, the delete precedes
+the insert."""
 
 
 def net(times: Int64s, values: Groups) -> History:
@@ -64,7 +64,7 @@ def by_stay(times: Int64s, values: Groups) -> History:
     counts -= np.repeat(counts[starts] - steps[starts], sizes)  # the change of each value's count after each row
     lows = np.minimum(np.minimum.reduceat(counts, starts), 0)
     rises = counts[ends - 1] - lows
-    # It rises after the last row of the lowest count; if it never falls, from the first row on.
+    # The count rises after the last row of its minimum; if it never falls, from the first row on.
     lowest = np.full(values.count, -1, dtype=np.int64)
     lowest[has_deletes] = starts - 1
     at_low = np.flatnonzero(counts == np.repeat(lows, sizes))

@@ -1,20 +1,21 @@
-"""A batch: some records of one stream, as Python values, as Arrow columns, or as both.
+"""A batch: records of one stream, as Python values, as Arrow columns, or both.
 
-Operators pass batches to one another inside a task. The maker of a batch decides its form: a per-record function makes
-values, a columnar function or an exchange makes columns. The other form is made once, on first use. A typed stream
-always *can* be columns; an untyped one never is.
+Operators pass batches to one another inside a task. The producer of a batch determines its form: a per-record function
+produces values, a columnar function or an exchange produces columns. The other form is computed once, on first use. A
+typed stream can always be converted to columns; an untyped one never can.
 
-The number of records is not a measure of memory: whatever holds many of them (an epoch, a visit, a block) is bounded by
-bytes, and uses a batch's own estimate. That of columns is exact; that of untyped values comes from a sample of a few
+The number of records is not a measure of memory: collections of many records (an epoch, a visit, a block) are bounded
+by bytes, and use the batch's estimate. It is exact for columns; for untyped values it is based on a sample of a few
 values and a few elements of each, at negligible cost.
 
-Repetitive text may be dictionary-encoded in columns, as read from a file or returned by a function
-(`of_coded_columns`). Only callers of `coded_columns` see that; for all others it is decoded, once and on first use.
+Repetitive strings may be dictionary-encoded in columns, as read from a file or returned by a function
+(`of_coded_columns`). Only callers of `coded_columns` see this encoding; for others the columns are decoded once, on
+first use.
 
-Invariant: values and columns, if both exist, are equivalent. A typed batch made from values is converted (and so
-checked against its type) when it is made, and its values are retained only if a round trip through Arrow would return
-them unchanged: the input of a downstream function never depends on whether it crossed an exchange. Batches are made in
-tasks, so pickles in columns are opened; readers of a store make none.
+Invariant: values and columns, if both exist, are equivalent. A typed batch of values is converted (and so checked
+against its type) when it is created, and its values are retained only if a round trip through Arrow would return them
+unchanged, so the input of a downstream function never depends on whether it crossed an exchange. Batches are created
+only in tasks, so pickles in columns are opened; readers of a store do not create batches.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ Timestamps = npt.NDArray[np.int64]
 
 
 def is_typed(type_info: TypeInformation | None) -> bool:
-    """Whether records of this type travel as Arrow columns (otherwise: as pickled values)."""
+    """Whether records of this type are exchanged as Arrow columns (otherwise as pickled values)."""
     return type_info is not None and arrow_type(type_info) is not None
 
 
@@ -107,7 +108,7 @@ class Batch:
     def of_values(
         cls, values: list[Any], type_info: TypeInformation | None, timestamps: Timestamps | None = None
     ) -> Batch:
-        """A batch of Python values. Typed values are checked now, so that the error names their maker."""
+        """A batch of Python values. Typed values are checked now, so that the error names their producer."""
         if type_info is None or not is_typed(type_info):
             return cls(type_info, len(values), values, None, timestamps)
         columns, is_lossless = encode_record_batch(values, type_info)
@@ -124,7 +125,7 @@ class Batch:
     def of_coded_columns(
         cls, columns: pa.RecordBatch, type_info: TypeInformation, timestamps: Timestamps | None = None
     ) -> Batch:
-        """Like `of_columns`; columns of text may be dictionaries."""
+        """Like `of_columns`; string columns may be dictionary-encoded."""
         is_coded = any(isinstance(each, pa.DictionaryType) for each in columns.schema.types)
         return cls(type_info, columns.num_rows, None, columns, timestamps, is_coded)
 
@@ -155,7 +156,7 @@ class Batch:
         return self._columns
 
     def coded_columns(self) -> pa.RecordBatch:
-        """The same; text may be dictionaries."""
+        """As `columns`; string columns may be dictionary-encoded."""
         assert self._columns is not None, "an untyped batch has no columns"
         return self._columns
 
@@ -171,7 +172,7 @@ class Batch:
         )
 
     def take(self, indices: npt.NDArray[np.int64]) -> Batch:
-        """The records at `indices`, in that order. Typed batches are taken in columns."""
+        """The records at `indices`, in that order. Typed batches are taken column by column."""
         timestamps = None if self.timestamps is None else self.timestamps[indices]
         if self._columns is not None:
             columns = self._columns.take(pa.array(indices))

@@ -1,11 +1,11 @@
-"""Bitmaps: sets of 32-bit integers, as bytes in the portable format of Roaring bitmaps, which Flink uses, too.
+"""Bitmaps: sets of 32-bit integers in the portable Roaring format, which Flink also uses.
 
 The numbers of one upper half form a **container**, whose lower halves have the shortest of three encodings: a list,
 runs of consecutive numbers, or 65,536 bits. Invariant: the encoding of a set is unique, so that bitmap columns are
 compared, grouped and stored like any bytes. `normalised` converts external bytes to that form.
 
-Sets are combined container by container, so that a full bitmap of 600 kB never becomes four billion numbers in memory.
-Numbers are unsigned here; SQL's INT is the same 32 bits.
+Sets are combined container by container, so that a full bitmap of 600 kB is never expanded to four billion numbers in
+memory. Numbers are unsigned here; SQL's INT is the same 32 bits.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ def _written(parts: Iterable[Container]) -> bytes:
 
 
 def _body(halves: Halves) -> tuple[bytes, bool]:
-    """The shortest encoding of lower halves, and whether it is runs."""
+    """The shortest encoding of lower halves, and whether it consists of runs."""
     is_first = np.ones(len(halves), dtype=np.bool_)
     is_first[1:] = np.diff(halves.astype(np.int32)) != 1
     firsts = np.flatnonzero(is_first)
@@ -225,7 +225,7 @@ def single_bitmaps(numbers: Numbers) -> pa.Array:
 
 
 def united_singles(bitmaps: pa.Array, codes: NDArray[np.int64]) -> tuple[pa.Array, NDArray[np.int64]]:
-    """Unites the single-number bitmaps of each group into one; there must be no NULL."""
+    """Unites the single-number bitmaps of each group; NULLs are not allowed."""
     offsets = np.frombuffer(bitmaps.buffers()[1], np.int32, len(bitmaps) + 1, 4 * bitmaps.offset)
     data = np.frombuffer(bitmaps.buffers()[2] or b"", np.uint8)
     is_single = np.diff(offsets) == _SINGLE_BYTES

@@ -1,8 +1,8 @@
-"""Parses numbers from untrusted text, in bounded work.
+"""Parses numbers from untrusted strings with bounded work.
 
-`1e999999999` is eleven characters, but a gigabyte as an integer. Python's `int(Decimal)` computes it for hours, and
-Arrow's decimal parser crashes at `1e-999999999`. So all text is converted to decimals here, and all decimals to
-integers: digits and exponent are checked before anything is computed. Values beyond the bounds raise ValueError.
+`1e999999999` is eleven characters, but a gigabyte as an integer. Python's `int(Decimal)` takes hours, and Arrow's
+decimal parser crashes on `1e-999999999`. So all strings are converted to decimals here, and all decimals to integers:
+digits and exponent are checked before any computation. Values beyond the bounds raise ValueError.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ import re
 __all__ = ["DIGITS_MAX", "LONG_EXPONENT", "bounded_decimal", "is_whole", "whole_part"]
 
 DIGITS_MAX = 150_000
-"""The maximum number of digits, and of places from the point; PostgreSQL's numeric has at most 147,455."""
+"""The maximum number of digits, and of places from the decimal point; PostgreSQL's numeric has at most 147,455."""
 LONG_EXPONENT = "[0-9.][eE][+-]?[0-9]{4}"
-"""Numbers that must not be passed to Arrow: its tables of powers end before."""
+"""Numbers that must not be passed to Arrow: they exceed its tables of powers."""
 
-_WHOLE_DIGITS_MAX = 4_300  # Python's own bound for the text of integers
+_WHOLE_DIGITS_MAX = 4_300  # Python's own limit for integer strings
 _NUMBER = re.compile(r"([+-]?[0-9.]+)(?:[eE]([+-]?)0*([0-9]+))?|[+-]?[a-zA-Z]+")
 _EXPONENT_DIGITS_MAX = 17  # of Python's decimals
 
 
 def bounded_decimal(text: str, scale: int | None = None) -> decimal.Decimal:
     """The decimal that a string denotes. Raises ValueError. With `scale`, to which the caller rounds, numbers far below
-    its last digit are 0, and so is 0 with any exponent.
+    the last digit become 0, as does 0 with any exponent.
 
     >>> bounded_decimal("-1.50"), bounded_decimal("1E+3"), bounded_decimal("1e-999999999", scale=2)
     (Decimal('-1.50'), Decimal('1E+3'), Decimal('0'))
@@ -56,7 +56,7 @@ the point
 
 
 def whole_part(number: decimal.Decimal | float, digits_max: int = _WHOLE_DIGITS_MAX) -> int:
-    """The number without its fraction. Raises ValueError if it has more digits than that, or is not finite.
+    """The number without its fraction. Raises ValueError if it has more digits than the limit, or is not finite.
 
     >>> whole_part(decimal.Decimal("-1.9")), whole_part(decimal.Decimal("0e999999999"))
     (-1, 0)

@@ -2,10 +2,10 @@
 
 A codec converts a whole list at once: one check of the set of its Python types, one call into Arrow. It handles only
 values of exactly the expected types (and None). Anything else raises `Doubt`: the caller then converts value by value
-with `conform`, which either makes the values exact or names the one that does not fit.
+with `conform`, which either converts the values exactly or names the one that does not fit.
 
-`encode` also returns whether it is *lossless*: reading the array back then gives equal values of the same Python types,
-so the caller may continue to use its objects. Codecs never change a value except as `conform` defines.
+`encode` also returns whether it is *lossless*: reading the array back then returns equal values of the same Python
+types, so the caller may continue to use its objects. Codecs never change a value except as `conform` defines.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ class Codec:
         self._allowed_types = frozenset({exact, NoneType})
 
     def field(self, name: str) -> pa.Field:
-        """The Arrow field of this column; metadata marks encodings that Arrow has no type for."""
+        """The Arrow field of this column; metadata marks encodings without an Arrow type."""
         return pa.field(name, self.arrow, metadata=self.metadata or None)
 
     def encode(self, values: list[Any]) -> tuple[pa.Array, bool]:
         """The array, and whether it is lossless. Raises Doubt."""
-        # Counting in a list of types takes two thirds of the time of a set.
+        # Counting in a list of types takes two thirds of the time of building a set.
         kinds = list(map(type, values))
         exact = kinds.count(self._exact)
         if exact == len(values):
@@ -139,8 +139,8 @@ class DecimalCodec(Codec):
         if not set(map(type, values)) <= self._allowed_types:
             raise Doubt
         exponents = [value.as_tuple().exponent for value in values if value is not None]
-        # Arrow rejects excess digits, except those far behind the point: it converts 1E-57 to zero, and
-        # crashes at 1E-999999999.
+        # Arrow rejects excess digits, except far after the decimal point: it converts 1E-57 to zero, and crashes at
+        # 1E-999999999.
         if any(not isinstance(exponent, int) or exponent < self._exponent for exponent in exponents):
             raise Doubt
         array, _ = super().encode(values)
@@ -149,7 +149,7 @@ class DecimalCodec(Codec):
 
 
 class CharCodec(Codec):
-    """Text of one character each."""
+    """Strings of one character each."""
 
     def __init__(self) -> None:
         super().__init__(pa.string(), str)
@@ -209,7 +209,8 @@ def _time_of_day(micros: int) -> dt.time:
 
 
 class EncodedCodec(Codec):
-    """Values for which Arrow has no lossless type, written one by one as text or bytes and marked in the metadata."""
+    """Values for which Arrow has no lossless type, written one by one as strings or bytes and marked in the
+    metadata."""
 
     def __init__(
         self,
@@ -251,7 +252,7 @@ def big_int_codec() -> Codec:
 
 
 def big_dec_codec() -> Codec:
-    """Decimals as their text, which preserves digits, exponent and sign."""
+    """Decimals as strings, which preserve digits, exponent and sign."""
     return EncodedCodec("BIG_DEC", pa.string(), decimal.Decimal, str, decimal.Decimal)
 
 
@@ -261,7 +262,7 @@ def pickled_codec(open_pickle: OpenPickle) -> Codec:
 
 
 class InstantCodec(Codec):
-    """Separate seconds and nanoseconds: Arrow's nanosecond timestamps end in the year 2262."""
+    """Separate seconds and nanoseconds: Arrow's nanosecond timestamps are limited to the year 2262."""
 
     def __init__(self) -> None:
         super().__init__(pa.struct([pa.field("seconds", pa.int64()), pa.field("nanos", pa.int32())]), Instant)

@@ -1,7 +1,7 @@
-"""Values as the program that started a job receives them: from `TableResult.collect` and `execute_and_collect`.
+"""Values in the form returned to the program that started a job: by `TableResult.collect` and `execute_and_collect`.
 
-They are PyFlink's. A FLOAT arrives as the shortest number that denotes it (1.23), while functions in tasks get its
-exact value, as in PyFlink (1.2300000190734863). Rows of a table have quiet names: they are printed and compared like
+They match PyFlink's. A FLOAT arrives as the shortest number that denotes it (1.23), while functions in tasks get its
+exact value, as in PyFlink (1.2300000190734863). Names of a table's rows are hidden: rows are printed and compared like
 rows without names, at every depth.
 """
 

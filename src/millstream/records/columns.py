@@ -1,13 +1,13 @@
 """Converts values to Arrow columns and back: the hot path of every typed stream.
 
-A stream of type ROW has a column per field, one of TUPLE the columns f0, f1, ..., any other the one column `value`.
+A stream of type ROW has a column per field, a TUPLE the columns f0, f1, ..., any other type the single column `value`.
 Conversion runs a column at a time (`codecs`, `row_codec`); only a column with unusual values is converted value by
-value (`conform`), to make them exact or to name the one that does not fit.
+value (`conform`), to convert them exactly or to name the one that does not fit.
 
 Invariant: the values read back are those that `conform` defines, in order; nothing is truncated, rounded (except FLOAT)
 or guessed. Untyped streams (`Types.PICKLED_BYTE_ARRAY()`) have no columns and are rejected here.
 
-The first bytes of a block of records are defined here, too: `runtime.exchange.blocks` packs and unpacks blocks, and
+The first bytes of a block of records are also defined here: `runtime.exchange.blocks` packs and unpacks blocks, and
 readers outside the job read stored ones, but open no pickle.
 """
 
@@ -66,7 +66,7 @@ _DIRECT: dict[BasicType, tuple[pa.DataType, type]] = {
 
 
 def arrow_type(type_info: TypeInformation) -> pa.DataType | None:
-    """The Arrow type of the values, or None if the stream is untyped and travels as pickles.
+    """The Arrow type of the values, or None if the stream is untyped and exchanged as pickles.
 
     >>> arrow_type(Types.LIST(Types.INT()))
     ListType(list<item: int32>)
@@ -84,7 +84,7 @@ def stream_schema(type_info: TypeInformation) -> pa.Schema | None:
 
 
 def typed_schema(type_info: TypeInformation) -> pa.Schema:
-    """The columns of a stream that is known to have some: that of a columnar operator, which the plan ensures."""
+    """The columns of a stream known to be typed, such as the stream of a columnar operator, as ensured by the plan."""
     schema = stream_schema(type_info)
     assert schema is not None, f"a stream of {type_info} has no columns"
     return schema
@@ -160,7 +160,7 @@ def as_declared(values: list[Any], type_info: TypeInformation) -> list[Any]:
     batch, is_lossless = encode_record_batch(values, type_info)
     if is_lossless:
         return values
-    # Untyped parts stay as they are: pickling them only to unpickle them would be wasted.
+    # Untyped parts are unchanged: pickling them only to unpickle them again would be wasted.
     if holds_pickles(type_info):
         return [conform(value, type_info) for value in values]
     return from_record_batch(batch, type_info)
@@ -193,7 +193,7 @@ def _cast(batch: pa.RecordBatch, expected_schema: pa.Schema, type_info: TypeInfo
     arrays = []
     for field, column in zip(expected_schema, batch.columns, strict=True):
         try:
-            # Arrow would format numbers as text and parse text as numbers. That is guessing.
+            # Arrow would format numbers as strings and parse strings as numbers, which would be guessing.
             if pa.types.is_string(field.type) != _is_text(column.type):
                 raise pa.ArrowInvalid("text is never converted from or to other types")
             arrays.append(column if column.type == field.type else column.cast(field.type))
@@ -238,7 +238,7 @@ def holds_pickles(type_info: TypeInformation) -> bool:
 
 @lru_cache(maxsize=1024)
 def _codec_or_none(type_info: TypeInformation, open_pickle: OpenPickle = reject_pickle) -> Codec | None:
-    """The codec of a type; None for the pickle and for types of unknown kinds, which travel as pickles."""
+    """The codec of a type; None for pickles and for types of unknown kinds, which are exchanged as pickles."""
     plain = plain_type(type_info)
     if isinstance(plain, TableValueType):
         equivalent = plain_equivalent(plain.data_type)
@@ -273,7 +273,7 @@ def _codec_or_none(type_info: TypeInformation, open_pickle: OpenPickle = reject_
 
 
 def _codec(type_info: TypeInformation, open_pickle: OpenPickle = reject_pickle) -> Codec:
-    """The codec of a nested type, where untyped values have one, too: a pickle per value."""
+    """The codec of a nested type; untyped nested values have a codec too: a pickle per value."""
     return _codec_or_none(type_info, open_pickle) or codecs.pickled_codec(open_pickle)
 
 

@@ -1,12 +1,12 @@
-"""Defines the value that a declared type makes of a Python value, or the error. Value by value: the slow reference.
+"""Defines how a declared type converts a Python value, or the error. Works value by value: the slow reference.
 
 The columns of `columns.py` must agree with this definition: for every value,
 `from_record_batch(to_record_batch([value])) == [conform(value)]`. The fast path falls back to it for anything but the
-exact Python types it expects, and to find out *which* value did not fit.
+exact Python types it expects, and to determine *which* value did not fit.
 
 It accepts lossless conversions (a tuple or a dict for a ROW, an int for a DOUBLE, numpy numbers, subclasses) and
-Flink's own rounding (DOUBLE to FLOAT). It never guesses: no text for numbers, no bool for an int, no truncated
-fractions, no number that exceeds its width. None fits every type.
+Flink's own rounding (DOUBLE to FLOAT). It never guesses: it accepts no strings for numbers, no bool for an int, no
+truncated fractions, and no number that exceeds its width. None fits every type.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class _MisfitError(Exception):
 
 
 def conform(value: Any, type_info: TypeInformation) -> Any:
-    """The value as every reader of the stream sees it.
+    """The value as seen by every reader of the stream.
 
     >>> conform(("a", 1), Types.ROW_NAMED(["word", "count"], [Types.STRING(), Types.LONG()]))
     Row(word='a', count=1)
@@ -84,7 +84,7 @@ to 2147483647. Produce a fitting value, or declare another type.
 
 
 def _short(value: Any) -> str:
-    """The value's text, cut to a line; a failing repr must not hide the real error."""
+    """The value's repr, truncated to a line; a failing repr must not hide the real error."""
     try:
         text = repr(value)
     except Exception:
@@ -161,7 +161,7 @@ def _row(value: Any, type_info: RowTypeInfo, top: bool) -> Row:
 
 
 def _by_name(value: Row, row_names: tuple[str, ...] | None, cells: dict[str, Any], type_info: RowTypeInfo) -> list[Any]:
-    """A row's values in declared order: by name if both sides have names of their own, else by position."""
+    """A row's values in declared order: by name if both sides have explicit names, else by position."""
     names = type_info.get_field_names()
     is_quiet = type(row_names) is QuietNames
     plain = row_names is None or is_quiet or row_names == tuple(f"f{i}" for i in range(len(row_names)))
@@ -271,7 +271,7 @@ def _big_dec(value: Any) -> decimal.Decimal:
 
 
 def _decimal(value: Any, type_info: DecimalTypeInfo) -> decimal.Decimal:
-    """The value with exactly the type's digits after the point; nothing is rounded."""
+    """The value with exactly the type's digits after the decimal point, without rounding."""
     precision, scale = type_info.precision, type_info.scale
     exact = decimal.Context(prec=precision, traps=[decimal.Inexact, decimal.InvalidOperation])
     try:

@@ -1,7 +1,7 @@
-"""Patterns of valid dates and times: to check columns of text before casting them.
+"""Patterns of valid dates and times, to check string columns before casting them.
 
-Casting a column fails as a whole at a 30th of February, and then every value is parsed individually. So the pattern
-encodes the lengths of months, and leap years.
+A single 30th of February makes the cast of a whole column fail, and then every value is parsed individually. So the
+pattern encodes the lengths of months, and leap years.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Pickles values without a type: the writing half.
+"""Writes pickles of untyped values.
 
 Writing a pickle runs no stored code, so every module may do it. Reading one runs any code that its writer put into it;
-that is done in `records.unpickling`, which only the job itself may import. Invariant: nothing in this module opens a
+only `records.unpickling` does that, which only the job itself may import. Invariant: nothing in this module opens a
 pickle, and no other module of stored values imports `pickle` (contracts in pyproject.toml enforce both).
 """
 

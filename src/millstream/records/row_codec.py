@@ -1,8 +1,8 @@
 """Rows and tuples as columns: transposed in both directions, as a struct when nested and as a whole batch at the top.
 
 Fields are matched by position. A row with names in another order than declared is handled by `conform`. The first
-columns of a batch are the fields; `__kind` follows only if some record is not a plain INSERT row: it holds the record's
-change kind, null for a record that is None.
+columns of a batch are the fields; `__kind` follows only if some record is not an INSERT row: it holds the record's
+change kind, null for a None record.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _KINDS = tuple(RowKind)
 _KIND_FIELD = pa.field(KIND_COLUMN, pa.int8())
 
 
-# The number of records transposed at once: more exceed the processor's cache, and take twice the time each.
+# The number of records transposed at once: more would exceed the CPU cache and take twice the time per record.
 _TRANSPOSED_MAX = 4_096
 
 
@@ -51,7 +51,7 @@ def _spread(values: list[Any], column: list[Any]) -> list[Any]:
 
 
 class RowCodec(Codec):
-    """Row values (or tuples and lists in their place); decodes to Row, or to tuple for a TUPLE."""
+    """Row values (or equivalent tuples and lists); decodes to Row, or to tuple for a TUPLE."""
 
     def __init__(self, names: Sequence[str], fields: Sequence[Codec], *, to_tuples: bool) -> None:
         self._columns = [codec.field(name) for name, codec in zip(names, fields, strict=True)]
@@ -112,7 +112,7 @@ class RowCodec(Codec):
         return list(zip(*columns, strict=True)) if columns else [()] * count
 
     def _columns_of(self, values: list[Any]) -> tuple[list[list[Any]], bool, bool]:
-        """A list per field; whether the records themselves convert losslessly; whether one is None."""
+        """A list per field; whether the records themselves convert losslessly; whether any record is None."""
         if self._to_tuples and list(map(type, values)).count(tuple) == len(values):  # the common case
             return transposed(values, len(self._codecs)), True, False
         kinds = set(map(type, values))

@@ -28,7 +28,7 @@ _LOCAL_TIMES: dict[LocalTimeTypeInfo.TimeType, TypeInformation] = {
 
 
 def plain_type(type_info: TypeInformation) -> TypeInformation:
-    """The type without wrappers that do not matter in Python: external types, Java's local times."""
+    """The type without wrappers that are irrelevant in Python: external types, Java's local times."""
     while isinstance(type_info, ExternalTypeInfo):
         type_info = type_info.type_info
     return _LOCAL_TIMES[type_info.time_type] if isinstance(type_info, LocalTimeTypeInfo) else type_info

@@ -11,7 +11,7 @@ __all__ = ["short_float"]
 
 
 def short_float(value: Any) -> Any:
-    """The float with the shortest text of the FLOAT; None stays None.
+    """The float with the FLOAT's shortest decimal representation; None stays None.
 
     >>> short_float(1.2300000190734863), short_float(None)
     (1.23, None)

@@ -1,11 +1,10 @@
-"""The type of a stream that is a table: its columns are those of a SQL row type, in Arrow's types.
+"""The type of a stream that is a table: its columns are those of a SQL row type, as Arrow types.
 
 A batch of a table always has columns. If rows may change, a column `__kind` follows (`row_codec`); without it, all rows
-are inserts. Python values are made only where the program needs them: rows of `millstream.common.Row` with PyFlink's
-values.
+are inserts. Python values are created only where the program needs them: `millstream.common.Row` with PyFlink's values.
 
-To the engine a table is a ROW like any other, so that keys, state and exchanges are independent of SQL. Only column
-types are SQL's own: a `TableValueType` has the precision, the length and the NOT NULL that `Types` cannot express.
+To the engine a table is a ROW like any other, so keys, state and exchanges are independent of SQL. Only column types
+are specific to SQL: a `TableValueType` has the precision, the length and the NOT NULL that `Types` cannot express.
 `table_values` defines the conversion of Python values.
 """
 
@@ -97,7 +96,8 @@ _TIMES: dict[type[DataType], TypeInformation] = {
 
 
 def plain_equivalent(data_type: DataType) -> TypeInformation | None:
-    """The type of `Types` with the same Python values in the same columns, apart from NULL; None if there is none.
+    """The type of `Types` with the same Python values in the same columns, apart from NULL; None if no such type
+    exists.
 
     >>> plain_equivalent(types.BigIntType(False)), plain_equivalent(types.TimestampType(3))
     (Types.LONG(), None)
@@ -114,7 +114,7 @@ def plain_equivalent(data_type: DataType) -> TypeInformation | None:
 
 
 def stream_type(data_type: DataType) -> TypeInformation | None:
-    """The type of `Types` for a type of the Table API's `DataTypes`, at every depth; None if there is none.
+    """The type of `Types` for a type of the Table API's `DataTypes`, at every depth; None if no such type exists.
 
     >>> stream_type(RowType.of(["id", "at"], [types.BigIntType(), types.TimestampType(3)]))
     Types.ROW_NAMED(['id', 'at'], [Types.LONG(), Types.SQL_TIMESTAMP()])
@@ -135,5 +135,5 @@ def stream_type(data_type: DataType) -> TypeInformation | None:
 
 
 def _inner(data_type: DataType) -> TypeInformation:
-    # Nested types are nullable: under a NULL row every field is NULL, whatever its own type says.
+    # Nested types are nullable: under a NULL row every field is NULL, whatever its type.
     return TableValueType(data_type.nullable())

@@ -1,8 +1,8 @@
 """Values of SQL types: the Python value of a column, and its conversion in both directions.
 
 They are PyFlink's values: `decimal.Decimal`, `datetime.date`, `.time`, `.datetime`, `.timedelta`, an int of months,
-`Row`, list, dict (for a MULTISET: multiplicities by value); for TIMESTAMP_LTZ a datetime in UTC, for which a datetime
-of any zone, one without (taken as UTC) and an `Instant` are accepted, too. Excess precision is handled as in Flink:
+`Row`, list, dict (for a MULTISET: multiplicities by value); for TIMESTAMP_LTZ a datetime in UTC. It also accepts a
+datetime in any zone or without a zone (interpreted as UTC), and an `Instant`. Excess precision is handled as in Flink:
 decimals round half up, times are truncated. Values too large for a type are rejected, and so is NULL for NOT NULL.
 
 `conformed` defines it value by value, `codec_for` converts a column at a time, and both agree.
@@ -31,11 +31,11 @@ __all__ = ["TableRowCodec", "UnfitValue", "codec_for", "conformed"]
 
 _EPOCH = dt.datetime(1970, 1, 1)
 _MICROS = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 1}
-"""The microseconds to which a Python value of the unit is truncated; Python has nothing finer."""
+"""The microseconds to which a Python value of the unit is truncated; Python has no finer resolution."""
 
 
 class UnfitValue(Exception):
-    """The value does not fit; the text describes one that would."""
+    """The value does not fit; the message describes one that would."""
 
 
 def conformed(value: Any, data_type: DataType) -> Any:
@@ -51,7 +51,7 @@ def _decimal(value: Any, data_type: DataType) -> decimal.Decimal:
         raise UnfitValue("a decimal.Decimal")
     if not value:
         return decimal.Decimal((0, (0,), -data_type.scale))  # with any exponent
-    # Enough digits for any number that fits after rounding; one with more digits before the point does not.
+    # Enough digits for any number that fits after rounding; a number with more integer digits does not fit.
     wide = decimal.Context(prec=max(100, len(value.as_tuple().digits) + 50), rounding=decimal.ROUND_HALF_UP)
     if value.adjusted() <= data_type.precision - data_type.scale:
         rounded = value.quantize(decimal.Decimal(1).scaleb(-data_type.scale), context=wide)
@@ -136,7 +136,7 @@ class _TimeCodec(Codec):
 
 
 class _TimestampCodec(DateCodec):
-    """Timestamps of any unit; those in UTC are read back with that zone."""
+    """Timestamps of any unit; UTC timestamps are read back with that zone."""
 
     def __init__(self, data_type: DataType) -> None:
         Codec.__init__(self, data_type.arrow, dt.datetime)
@@ -223,7 +223,7 @@ class _PresentCodec(Codec):
 
 
 class _ArrowCodec(Codec):
-    """A codec of one column with exactly the Arrow type of the SQL type: no marks on fields, no other names."""
+    """A codec of one column with exactly the Arrow type of the SQL type: without field metadata or different names."""
 
     def __init__(self, inner: Codec, arrow: pa.DataType) -> None:
         self._inner = inner
@@ -247,7 +247,7 @@ class TableRowCodec(RowCodec):
 
 
 def codec_for(data_type: DataType, equivalent: Codec | None) -> Codec:
-    """The codec of a column; `equivalent` is that of the type of `Types` with the same values, if there is one."""
+    """The codec of a column; `equivalent` is the codec of the type of `Types` with the same values, if it exists."""
     codec = _CODECS[type(data_type)](data_type) if equivalent is None else equivalent
     is_same = not codec.metadata and codec.arrow.equals(data_type.arrow, check_metadata=True)
     # A row value is one column, while a row record has a column for each field.

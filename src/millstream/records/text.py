@@ -1,12 +1,14 @@
-"""The text of records: the output of `print()` and of string encoders, as a function of the declared type.
+"""Formats records as strings, for `print()` and string encoders, as a function of the declared type.
 
 Flink prints in Java's notation: `(hi,0,5)` for a TUPLE, `true`, `110.1` for a FLOAT, `1.0E10`, `{a=1}`, `[1, 2]`, and
-`+I[a, null]` for a ROW. `texts` writes these. PyFlink's `print()` is the same except for rows, which it formats in
-Python: `+I[a,None]`; `printed_texts` does that. Values of an untyped stream have Python's text, as in PyFlink.
+`+I[a, null]` for a ROW. `texts` produces this form. PyFlink's `print()` is the same except for rows, which it formats
+in Python: `+I[a,None]`; `printed_texts` does the same. Values of an untyped stream are formatted by Python, as in
+PyFlink.
 
-A column is written at once: the cells of all records of one field, then the records. Invariant, tested on random types
-and values: `texts(values, t)` equals `[text(value, t) for value in values]`, with `text` from `text_reference`. Values
-are as their type defines (`conformance`); where Java shows a memory address (a bare array), the elements are shown.
+A whole column is formatted at once: the cells of all records of one field, then the records. Invariant, tested on
+random types and values: `texts(values, t)` equals `[text(value, t) for value in values]`, with `text` from
+`text_reference`. Values are in the form defined by their type (`conformance`); where Java shows a memory address (a
+bare array), the elements are shown.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ NULL = "null"
 
 
 def texts(values: Sequence[Any], type_info: TypeInformation | None) -> list[str]:
-    """The text of each record, as Flink writes values of this type.
+    """The string form of each record, as Flink writes values of this type.
 
     >>> texts([("hi", True, 110.1), ("ho", None, 1e10)], Types.TUPLE([Types.STRING(), Types.BOOLEAN(), Types.DOUBLE()]))
     ['(hi,true,110.1)', '(ho,null,1.0E10)']
@@ -60,7 +62,7 @@ def texts(values: Sequence[Any], type_info: TypeInformation | None) -> list[str]
 
 
 def printed_texts(values: Sequence[Any], type_info: TypeInformation | None) -> list[str]:
-    """The text of each record in PyFlink's `print()`: a row is formatted from Python's strings.
+    """The string form of each record in PyFlink's `print()`: a row is formatted from Python's strings.
 
     >>> printed_texts([Row("a", None, True)], Types.ROW([Types.STRING(), Types.INT(), Types.BOOLEAN()]))
     ['+I[a,None,True]']
@@ -141,7 +143,7 @@ def _table_value_writer(type_info: TableValueType) -> Writer:
 
 
 def _cell_writer(type_info: TypeInformation) -> Writer:
-    """The writer of a nested value: there an untyped value may be NULL, too."""
+    """The writer of a nested value: a nested untyped value may be NULL, too."""
     write = _writer(type_info)
     return write if not is_untyped(_unwrapped(type_info) or type_info) else _nullable(write)
 
@@ -162,7 +164,7 @@ def _tuple_writer(type_info: TupleTypeInfo) -> Writer:
 
 
 def _cells_writer(types: list[TypeInformation], separator: str) -> Writer:
-    """Writes the cells of records, field by field, with `separator` between those of one record."""
+    """Writes the cells of records, field by field, with `separator` between the cells of a record."""
     writers = [_cell_writer(field_type) for field_type in types]
 
     def write(records: Sequence[Sequence[Any]]) -> list[str]:

@@ -1,7 +1,7 @@
-"""The text of one value: the slow reference for the columns of `text`.
+"""The string form of one value: the slow reference for `text`.
 
-A number has the fewest digits, but at least two, that read back as the same number; among several such, those closest
-to it. That is Java's rule, implemented here by trial.
+A number has the fewest digits, but at least two, that are read back as the same number; of several candidates the
+closest is chosen. This is Java's rule, implemented here by trial.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["text"]
 
 
 def text(value: Any, type_info: TypeInformation) -> str:
-    """The text of a value of this type.
+    """The string form of a value of this type.
 
     >>> text([1.5, None], Types.LIST(Types.FLOAT()))
     '[1.5, null]'
@@ -89,7 +89,7 @@ def _single(value: Any, type_info: TypeInformation) -> str:
 
 
 def _part_of_second(nanos: int) -> str:
-    """Empty, or a point and the fewest of 3, 6 and 9 digits."""
+    """Empty, or a decimal point and 3, 6 or 9 digits, as few as possible."""
     for width in (0, 3, 6, 9):
         if nanos % 10 ** (9 - width) == 0:
             return f".{nanos // 10 ** (9 - width):0{width}}" if width else ""
@@ -113,7 +113,7 @@ def _number(value: float, rounded: Callable[[float], Any]) -> str:
 
 
 def _fewest_digits(value: float, rounded: Callable[[float], Any]) -> tuple[str, int]:
-    """The digits, and the power of ten of the first one."""
+    """The digits, and the power of ten of the first digit."""
     exact = Decimal(value)
     for count in range(2, 18):
         nearest = Context(prec=count).create_decimal(exact)

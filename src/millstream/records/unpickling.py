@@ -1,9 +1,9 @@
-"""Opens stored pickles; nothing else does.
+"""Opens stored pickles; no other module does.
 
-Opening a pickle runs the code in it. So only the job itself does it, which runs its owner's code anyway: in tasks, in a
-replay of a past epoch (tasks in one process), and where the driver publishes output that a task staged. Readers outside
-the job (inspection, verification, queries, the planning of a restore) cannot reach this module: pyproject.toml forbids
-importing it, directly or through others.
+Opening a pickle runs the code in it. So only the job itself opens pickles, since it runs its owner's code anyway: in
+tasks, in a replay of a past epoch (tasks in one process), and where the driver publishes output that a task staged.
+Readers outside the job (inspection, verification, queries, the planning of a restore) cannot reach this module:
+pyproject.toml forbids importing it, directly or through others.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Watermarks with a special meaning: before the first record, after the last, and idle.
 
-Event time is one 64-bit number in milliseconds, and the minimum of several inputs. So two numbers at the top of the
-range have a meaning of their own, and their order makes the minimum right:
+Event time is a 64-bit number of milliseconds, and the minimum over several inputs. Two numbers at the top of the range
+have a special meaning, and their order makes the minimum correct:
 
     a real watermark  <  IDLE_WATERMARK  <  MAX_WATERMARK
 
-A real watermark beats an idle input, which nothing waits for; and an idle input beats an ended one: while any input is
-idle, the end of the others does not look like the end of all.
+A real watermark takes precedence over an idle input, which is not waited for; and an idle input takes precedence over
+an ended one: while any input is idle, the end of the others does not appear as the end of all.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ MAX_WATERMARK = 2**63 - 1
 """The input has ended."""
 
 IDLE_WATERMARK = MAX_WATERMARK - 1
-"""Do not wait for this input. No function ever sees it as a watermark."""
+"""Do not wait for this input. User functions never see this watermark."""
 
 REAL_WATERMARK_MAX = MAX_WATERMARK - 2
-"""The largest watermark that is a time."""
+"""The largest watermark that is an actual time."""
 
 
 def shown_watermark(watermark: int | None) -> int | None:

@@ -1,7 +1,7 @@
-"""Detects whether a client rejected a server's certificate, and why, in the words of Python's TLS.
+"""Detects whether a client rejected a server's certificate, and the reason, as worded by Python's TLS.
 
-A rejected certificate is not transient: the server is not the one that the address names, or the authority that signed
-for it is unknown here. So it is reported at once and never retried.
+A rejected certificate is not transient: the server does not match its address, or the signing authority is unknown. So
+the error is reported at once and never retried.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _CAUSES_MAX = 20
 
 
 def certificate_refusal(error: BaseException | None) -> str | None:
-    """The reason why a server's certificate was rejected, if the error or one of its causes is that.
+    """The reason why a server's certificate was rejected, if the error or one of its causes is a rejected certificate.
 
     >>> certificate_refusal(ConnectionError("reset"))
     """
@@ -29,7 +29,7 @@ def certificate_refusal(error: BaseException | None) -> str | None:
 
 
 def _behind(error: BaseException) -> BaseException | None:
-    """The error wrapped by a client; clients differ in the attribute."""
+    """The error wrapped by a client's error; clients use different attributes."""
     for name in ("original_exception", "exception", "reason"):
         inner = getattr(error, name, None)
         if isinstance(inner, BaseException):

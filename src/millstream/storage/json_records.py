@@ -1,12 +1,12 @@
-"""Frozen dataclasses ↔ JSON objects, by the types of their fields: the stored form follows from the type alone.
+"""Frozen dataclasses ↔ JSON objects, by the types of their fields: the type alone determines the stored form.
 
 An attribute is a field of the object under its own name (`Named`: under another); an attribute that equals its default
-is omitted (`ALWAYS` writes it nevertheless). The fields of a `Flat` dataclass are inlined in the object of its owner.
-Tuples are lists, mappings are objects; numeric keys are written as text. `Any` is JSON in a format of the caller's,
-passed through unchanged.
+is omitted (unless marked `ALWAYS`). The fields of a `Flat` dataclass are inlined in the object of its owner. Tuples are
+lists, mappings are objects; numeric keys are written as strings. `Any` is JSON in a caller-defined format, passed
+through unchanged.
 
 Reading rejects anything that writing cannot produce: missing fields, unknown fields, and other types (`Misfit`, with
-the path to the field). `context` is passed to the owner's own forms (`Form`), with the name of the value they read.
+the path to the field). `context` is passed to custom forms (`Form`), with the name of the value they read.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Form:
 
 @dataclass(frozen=True)
 class Named:
-    """The field has another name than the attribute."""
+    """The field's name differs from the attribute's."""
 
     name: str
 

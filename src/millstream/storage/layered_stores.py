@@ -7,16 +7,16 @@
 
 **Layers.** A job that was started from a snapshot of another job shares that job's files: they are immutable, and no
 name is ever reused (each contains a nonce). So a file that a manifest names (a segment, a staged file, a list of
-finished splits) is looked up in the *top* store, which is the job's own, and then in the *bases*, nearest first. All
-other files are looked up in the top store only: each store records its own epochs and its own job, and the epochs of
-a base are not epochs of the job on top. A base is never written to, deleted from or listed.
+finished splits) is looked up in the *top* store, which belongs to the job, and then in the *bases*, nearest first. All
+other files are looked up only in the top store: each store records its own job and epochs, and the epochs of a base are
+not epochs of the top job. A base is never written to, deleted from or listed.
 
-**Read only** is for readers that may not write, or must leave no trace. They lose the features that need writes: no
-lease retains the epoch they read, so the job may remove it, which is then an error and never a wrong result; and a
-query server is not registered, so clients cannot discover it.
+**Read only** is for readers that may not write, or must leave no trace. Features that need writes are unavailable: no
+lease retains the epoch they read, so the job may remove it, which causes an error but never a wrong result; and a query
+server is not registered, so clients cannot discover it.
 
-**A sandbox** runs something again on a job's real files. All files of the job appear under the job's address, and may
-be written, created and deleted, but none of that reaches the job's store. Only files of the overlay can be deleted.
+**A sandbox** is for rerunning epochs on a job's real files. All files of the job appear under the job's address, and
+may be written, created and deleted, without changing the job's store. Only files of the overlay can be deleted.
 
 **A trial** records which files an action on a store would remove.
 """
@@ -41,7 +41,7 @@ _SHARED = tuple(f"{folder}/" for folder in (SEGMENTS, STAGED, FINISHED))
 
 
 def layered_store(store: Store, bases: tuple[Store, ...]) -> Store:
-    """`store` on top of `bases`; `store` itself where there are no bases."""
+    """`store` on top of `bases`; `store` itself without bases."""
     return LayeredStore(store, bases) if bases else store
 
 
@@ -80,7 +80,7 @@ class LayeredStore:
         return self._bases if name.startswith(_SHARED) else ()
 
     def _holder(self, name: str) -> Store:
-        """The store that holds `name`; the top store where none does."""
+        """The store that holds `name`; the top store if no store does."""
         if self._top.exists(name):
             return self._top
         return next((base for base in self._bases_for(name) if base.exists(name)), self._top)
@@ -135,7 +135,7 @@ class LayeredStore:
 
 
 class ReadOnlyStore:
-    """`below`, without any way to change it.
+    """`below`, with all writes rejected.
 
     >>> from millstream.storage.memory import MemoryStore
     >>> store = ReadOnlyStore(MemoryStore("doctest-read-only"))
@@ -191,7 +191,7 @@ written. Open it without read_only (--read-only) to write.
         return self._below.modified_ms(name)
 
     def local_path(self, name: str) -> Path | None:
-        # A local store creates the folder when a caller requests a file's path.
+        # Not `local_path`, which would create the folder in a local store.
         return self._below.place(name) if isinstance(self._below, LocalStore) else self._below.local_path(name)
 
     def settle(self, name: str) -> None:
@@ -273,7 +273,7 @@ class SandboxStore:
         return self._below.local_path(name) if not self._overlay.exists(name) and self._below.exists(name) else None
 
     def settle(self, name: str) -> None:
-        """Nothing to do: memory cannot be made durable, and the writer of a file below has synced it."""
+        """Nothing to do: memory cannot be made durable, and files of the store below were synced by their writers."""
 
     def check_writable(self) -> None:
         """Memory is always writable."""

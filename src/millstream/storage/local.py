@@ -1,13 +1,14 @@
 """A store in a folder of a local (or mounted) file system.
 
-A file is written next to its destination under a temporary name, synced, and then named: by `rename` when it may
-replace, by `link` when it must not. Both are atomic, so a name never shows a part of a file. The folder is
-synced last, because on a local disk a name is not durable before its folder is.
+A file is written next to its destination under a temporary name, synced, and then named: by `rename` if it may replace
+a file, by `link` if it must not. Both are atomic, so a name never refers to a partial file. The folder is synced last,
+because on a local disk a name is not durable before its folder is.
 
-The store's folder decides who may read the files. They are created with the user's umask; in a folder that only its
-owner may enter (by `make_private`, or by hand) only the owner can read any file.
+The store's folder determines who may read the files. They are created with the user's umask; in a folder that only its
+owner may enter (by `make_private`, or set manually) only the owner can read any file.
 
-File systems without hard links are refused by `check_writable`: they offer no create that is atomic and never torn.
+File systems without hard links are refused by `check_writable`: they lack an atomic create that never leaves a partial
+file.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ UNFINISHED_MS = 1_800_000
 
 _PROBE = "probe-"
 _OTHERS = 0o077
-# Folders whose names, and whose ancestors' names, are durable, by inode: a folder that was removed and created again is
-# another one.
+# Folders with durable names, including those of their ancestors, by inode: a folder that was removed and created again
+# is a different one.
 _DURABLE_FOLDERS: set[tuple[str, int]] = set()
 _DURABLE_FOLDERS_MAX = 16_384
 _FOLDER_ATTEMPTS = 20
@@ -93,8 +94,8 @@ class LocalStore:
         return self.create_of(name, (data,))
 
     def create_of(self, name: str, pieces: Iterable[bytes]) -> bool:
-        """`create` from concatenated pieces, so that a large file need not be in memory whole. If the iterator raises,
-        `name` does not exist."""
+        """`create` from concatenated pieces, so that a large file need not be held in memory whole. If the iterator
+        raises, `name` does not exist."""
         path = self._root / checked_name(name)
         with self._explain_errors(name), self._temporary(path, pieces) as temporary:
             try:
@@ -158,7 +159,7 @@ class LocalStore:
         return [f"{folder}/{file}" for file in sorted(file for file in files if file > last and file[0] != ".")]
 
     def delete(self, name: str) -> None:
-        # Not synced: a deletion that a power cut undoes is repeated by the next retention pass.
+        # Not synced: if a power failure undoes a deletion, the next retention pass repeats it.
         with self._explain_errors(name), suppress(FileNotFoundError, NotADirectoryError):
             os.unlink(self._root / checked_name(name))
 
@@ -196,7 +197,7 @@ class LocalStore:
 
     def write_at(self, name: str, start: int, piece: bytes | memoryview) -> None:
         """Write a piece of a file at its offset. The file has its name from the first piece on, so only its writer may
-        know the name before it is settled. Writing the same piece again changes nothing."""
+        know the name before it is settled. Writing a piece again is idempotent."""
         path = self._root / checked_name(name)
         with self._explain_errors(name):
             # Only the first piece creates the file: after a concurrent removal, later pieces must not recreate it.
@@ -209,8 +210,9 @@ class LocalStore:
                 os.close(descriptor)
 
     def sync(self, name: str) -> None:
-        """Make another process's file durable without changing it: the file, its folder and, once in this process,
-        every folder above up to the store's root. The creator of a folder may have died before its name was durable."""
+        """Make another process's file durable without changing it: sync the file, its folder and, once per process,
+        every ancestor folder up to the store's root. The creator of a folder may have died before its name was
+        durable."""
         path = self._root / checked_name(name)
         with self._explain_errors(name):
             if self._fsync:
@@ -226,8 +228,8 @@ class LocalStore:
                 _DURABLE_FOLDERS.add(identity)
 
     def _sync_in_place(self, path: Path) -> None:
-        """`_sync` of a file that has its name already. A failure is final: after a failed fsync the kernel drops the
-        dirty pages and reports success the next time. So this never raises StoreAwayError: the file has to be written
+        """`_sync` for a file that already has its name. A failure is final: after a failed fsync the kernel drops the
+        dirty pages and reports success the next time. So this never raises StoreAwayError: the file must be written
         again, under another name."""
         try:
             _sync(path)
@@ -265,7 +267,7 @@ class LocalStore:
 
     @contextmanager
     def _temporary(self, path: Path, pieces: Iterable[bytes]) -> Iterator[Path]:
-        """A synced file next to `path` with `pieces` as content; removed on exit in any case."""
+        """A synced file next to `path` with `pieces` as content; always removed on exit."""
         temporary = path.parent / f"{TEMPORARY}{secrets.token_hex(8)}"
         try:
             with open(self._opened(temporary, os.O_CREAT | os.O_EXCL), "wb") as file:
@@ -280,7 +282,7 @@ class LocalStore:
 
     def _opened(self, path: Path, flags: int) -> int:
         """A file opened for writing, in a folder that is created if absent. While the folder is empty, another process
-        may remove it (a sink that has checked whether it may write there), so creating it is retried a few times."""
+        may remove it (such as a sink that checks its write permission), so creation is retried a few times."""
         for attempt in range(_FOLDER_ATTEMPTS):
             try:
                 self._make_folder(path.parent)
@@ -301,14 +303,15 @@ class LocalStore:
             try:
                 place.mkdir(0o700 if inside and self.is_private else 0o777)
             except FileExistsError:
-                # Another process created it, and may have removed it since: opening a file there detects that.
+                # Another process created it, and may have removed it since, which is detected when a file is opened in
+                # it.
                 with suppress(FileNotFoundError):
                     if not stat.S_ISDIR(os.stat(place).st_mode):
                         raise
             self._sync_folder(place.parent)
 
     def _sync_folder(self, folder: Path) -> None:
-        # Windows cannot open a folder and need not: its rename is durable by itself.
+        # Windows cannot open a folder and need not: there a rename is durable by itself.
         if self._fsync and os.name != "nt":
             _sync(folder)
 

@@ -1,9 +1,9 @@
-"""Detects a running driver: the driver of a run locks the run's log as long as it logs, and the system releases the
-lock when the process dies.
+"""Detects a running driver: the driver of a run holds a lock on the run's log, and the system releases the lock when
+the process dies.
 
-So a store in a folder distinguishes a running job from a killed one, at once and without a clock: no file has to be
-renewed, and none becomes stale. The system that holds the file reports the lock: this works across machines as far as
-their shared file system supports locks.
+So a store in a folder distinguishes a running job from a killed one immediately and without a clock: no file must be
+renewed or can become stale. The file system reports the lock, so this works across machines if their shared file system
+supports locks.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _TRIES, _PAUSE_S = 50, 0.01
 
 
 def hold(descriptor: int) -> None:
-    """Lock the open log until it is closed. On a file system without locks the job appears not to run."""
+    """Lock the open log until it is closed. On a file system without locks the job appears not to be running."""
     for _ in range(_TRIES):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
         except BlockingIOError:
-            time.sleep(_PAUSE_S)  # another process is checking at this moment
+            time.sleep(_PAUSE_S)  # another process is just checking
         except OSError:
             return
 
@@ -47,8 +47,8 @@ def is_anybody_running(store: Store) -> bool | None:
 
 
 def is_surely_idle(store: Store) -> bool:
-    """Whether no driver runs the job, and locks demonstrably work where the store is: for removing files that a driver
-    may be writing. False if unknown.
+    """Whether no driver runs the job, and locks demonstrably work on the store's file system. Required before removing
+    files that a driver may be writing. False if unknown.
 
     >>> from millstream.storage import open_store
     >>> is_surely_idle(open_store("memory://doctest-nobody"))
@@ -57,7 +57,7 @@ def is_surely_idle(store: Store) -> bool:
     place = store.local_path(job_name())
     logs = [store.local_path(name) for name in store.list(LOGS)]
     if place is None or not logs or logs[-1] is None:
-        return False  # without a log there is no lock to check
+        return False  # without a log no lock can be checked
     return is_anybody_running(store) is False and _has_locks(logs[-1])
 
 
@@ -83,7 +83,7 @@ def is_held(log: Path) -> bool:
     except OSError:
         return False
     try:
-        # A checker's lock is shared: two concurrent checkers must not take each other for a driver.
+        # A checker's lock is shared: two concurrent checkers must not mistake each other for a driver.
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True

@@ -1,7 +1,7 @@
-"""A store in this process's memory, for tests and for jobs that need not survive.
+"""A store in this process's memory, for tests and for jobs that need no durability.
 
-All stores opened with one name share their files, as two drivers share a folder. The same name opened in another
-process is an empty store: memory is not shared between processes.
+All stores opened under the same name share their files, as two drivers share a folder. In another process the same name
+is an empty store: memory is not shared between processes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The one place that builds the names of stored files; `shared_names` has those that other processes write, too.
+"""Builds all names of stored files, except those that other processes also write (`shared_names`).
 
     job.json                                                   the owner of the store
     manifests/{epoch}.json                                     one per committed epoch
@@ -14,7 +14,7 @@
     specs/{epoch}-{digest}.json                                the spec of an epoch's tasks, if it is long
     logs/{run}.log                                             the log of one run
 
-Numbers are zero-padded, so that names sort as their numbers do. Users' strings (uids, names) become `safe` path parts.
+Numbers are zero-padded, so that names sort as their numbers do. User strings (uids, names) become `safe` path parts.
 The nonce in a name is random and never reused, so a lost attempt of a task never touches the winner's file.
 """
 
@@ -72,7 +72,7 @@ LOGS = "logs"
 FINISHED = "finished"
 SPECS = "specs"
 RECEIPTS = "receipts"
-REMOVALS = "manifests/leaving-"  # sorts behind all manifests
+REMOVALS = "manifests/leaving-"  # sorts after all manifests
 
 _MANIFEST = re.compile(r"manifests/(\d{12,})\.json")
 _REMOVAL = re.compile(r"manifests/leaving-(\d{12,18})-(\d{12,18})-([A-Za-z0-9]+)(\.decided)?")
@@ -227,7 +227,7 @@ def finished_name(uid: str, epoch: int, nonce: str) -> str:
 
 
 def epoch_of_finished(name: str) -> int | None:
-    """The epoch that a list of finished splits was written for, or None for any other file."""
+    """The epoch for which a list of finished splits was written, or None for any other file."""
     return epoch_in(_FINISHED, name)
 
 
@@ -237,7 +237,7 @@ def savepoint_name() -> str:
 
 
 def leaving_name() -> str:
-    """The manifests that a sweeper of an older version was about to remove, in one file."""
+    """The file that lists the manifests that a sweeper of an older version is about to remove."""
     return "leaving.json"
 
 

@@ -1,10 +1,10 @@
 """Converts the errors of object stores to ours.
 
-A service answers with a page of XML, or not at all. Only its code and message are shown: the rest may contain a key id
-or the signed content, and is dropped together with the chain of causes. The status decides whether a retry helps: no
-answer, 408, 429 and 500 or more are transient (StoreAwayError), the others are not. S3 has some transient codes under
-a permanent status (400 RequestTimeout: it waited for content that arrived too slowly). Credentials that the machine
-supplies, and that cannot be renewed at the moment, are transient once the service has accepted them.
+A service answers with an XML document, or not at all. Only its code and message are shown: the rest may contain a key
+id or the signed content, and is dropped together with the chain of causes. The status determines whether a retry may
+help: no answer, 408, 429 and 500 or more are transient (StoreAwayError), others are not. S3 has some transient codes
+under a permanent status (400 RequestTimeout: it waited for content that arrived too slowly). A failure to renew
+credentials supplied by the machine is transient if the service has accepted them before.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def has_no_bucket(error: BaseException) -> bool:
 
 
 def is_in_conflict(error: BaseException) -> bool:
-    """Whether the service could not decide if the name exists: another request for it was in progress."""
+    """Whether the service could not determine if the name exists because another request for it was in progress."""
     return any(f"<Code>{code}</Code>" in str(error) for code in _IN_CONFLICT)
 
 
@@ -68,7 +68,7 @@ def explained_errors(url: str, name: str, *, has_answered: bool = False) -> Iter
     except MillstreamError:
         raise
     except Exception as error:
-        # Not `from error`: a traceback would show the whole answer.
+        # Not `from error`: a traceback would show the whole response.
         raise _explained(url, name, error, has_answered) from None
 
 
@@ -124,7 +124,7 @@ def _explained(url: str, name: str, error: Exception, has_answered: bool) -> Sto
 
 
 def _answer_text(text: str, status: str) -> str:
-    """The service's own code and message; without them the status, or the client's error."""
+    """The service's code and message; without them the status, or the client's error."""
     code, message = _CODE.search(text), _MESSAGE.search(text)
     words = [match.group(1).rstrip(".") for match in (code, message) if match]
     if words:
@@ -135,7 +135,7 @@ def _answer_text(text: str, status: str) -> str:
 
 
 def _first_line(text: str) -> str:
-    """The readable part of obstore's messages, between the request at the start and the dump of its own structures at
+    """The readable part of obstore's messages, between the request at the start and the dump of internal structures at
     the end."""
     line = " ".join(text.split("\n\n", 1)[0].split()).rpartition(" - ")[2].rstrip(".")
     return line if len(line) <= _REASON_CHARACTERS_MAX else line[:_REASON_CHARACTERS_MAX] + "…"
@@ -152,7 +152,7 @@ def _is_refusal(error: Exception) -> bool:
 
 
 def _is_mistake(error: Exception) -> bool:
-    """Whether the request itself is wrong: it was not sent, or can never be answered."""
+    """Whether the request itself is invalid: it was not sent, or can never be answered."""
     from obstore import exceptions as refusals
 
     return isinstance(

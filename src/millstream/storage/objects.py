@@ -1,14 +1,14 @@
 """A store in an object store (S3, Google Cloud Storage, Azure and compatible services), through obstore.
 
-An object appears whole or not at all, and a put that returned is durable: the service guarantees both. `create` is
-its conditional put (`If-None-Match: *`). `check_writable` refuses a service without conditional puts, because two
-drivers could both believe they committed.
+Objects appear atomically, and a put that has returned is durable: the service guarantees both. `create` is its
+conditional put (`If-None-Match: *`). `check_writable` rejects a service without conditional puts, because two drivers
+could both believe they committed.
 
-Uploads to S3 over TLS are not signed byte by byte: TLS protects the content in transit, and every file has
-checksums of its own. Without TLS the digest is signed, which costs more than all the rest of an upload.
+Uploads to S3 over TLS are not signed byte by byte: TLS protects the content in transit, and every file contains
+checksums. Without TLS the digest is signed, which costs more than the rest of an upload.
 
-Credentials, region and endpoint come from the environment, as for the service's own tools. The connection is made at
-first use, not when a task unpickles the store.
+Credentials, region and endpoint are read from the environment, as by the service's own tools. The connection is opened
+on first use, not when a task unpickles the store.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ __all__ = ["ObjectStore", "connect", "explained_errors", "service_address"]
 
 _DELETED_AT_ONCE = 1_000
 _LISTED_AT_ONCE = 1_000
-# Uploaded in one request: a larger object in parts needs two more requests, before and after them. Objects that are
-# read whole are not larger (`state.segments.open_segments`).
+# Objects up to this size are uploaded in one request: a multipart upload needs two more. Objects that are read whole
+# are not larger (`state.segments.open_segments`).
 _WHOLE_BYTES_MAX = 16 << 20
 _PART_BYTES = 5 << 20
 # Covers a service that is busy or restarting; callers that wait longer use a PatientStore.
@@ -46,7 +46,7 @@ _RETRIES: Any = {
     "backoff": {"init_backoff": timedelta(milliseconds=50), "max_backoff": timedelta(seconds=2), "base": 2.0},
 }
 _NO_RETRIES: Any = {**_RETRIES, "max_retries": 0}
-# Less than half a minute, so that a caller learns in time that the service does not answer.
+# Less than half a minute, so that a caller is notified in time if the service does not answer.
 _TIMES: Any = {"timeout": timedelta(seconds=25), "connect_timeout": timedelta(seconds=5)}
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 _UNSIGNED = "AWS_UNSIGNED_PAYLOAD"
@@ -79,7 +79,7 @@ class ObjectStore:
         with self._explain_errors(checked_name(name)):
             has_parts = len(data) > _WHOLE_BYTES_MAX
             if has_parts:
-                REQUESTS.add(1 - -len(data) // _PART_BYTES)  # its parts, plus beginning and ending the upload
+                REQUESTS.add(1 - -len(data) // _PART_BYTES)  # the parts, plus the start and the end of the upload
             return self._connection().put(name, data, use_multipart=has_parts, chunk_size=_PART_BYTES)["e_tag"] or ""
 
     def size_and_mark(self, name: str) -> tuple[int, str] | None:
@@ -96,8 +96,8 @@ class ObjectStore:
 
         with self._explain_errors(checked_name(name)):
             try:
-                # Never multipart: only a single put can be conditional. Never retried by the client: if an answer is
-                # lost, the retry would find the name taken, without knowing by which writer. PatientStore compares the
+                # Never multipart: only a single put can be conditional. Never retried by the client: if a response is
+                # lost, the retry would see that the name exists, but not who wrote it. PatientStore compares the
                 # content.
                 self._connection_for_creating().put(name, data, mode="create", use_multipart=False)
             except AlreadyExistsError as error:
@@ -155,7 +155,7 @@ class ObjectStore:
     def list(self, prefix: str) -> Names:
         folder = checked_name(prefix.rstrip("/")) if prefix.rstrip("/") else None
         with self._explain_errors(prefix):
-            # Prefixes of object stores end at a '/', so 'staged/a' does not match 'staged/ab'.
+            # obstore matches prefixes only up to a '/', so 'staged/a' does not match 'staged/ab'.
             pages = self._connection().list(folder)
             names = sorted(item["path"] for page in pages for item in page)
         REQUESTS.add(max(0, len(names) - 1) // _LISTED_AT_ONCE)  # a request for each page
@@ -187,7 +187,7 @@ class ObjectStore:
                 try:
                     self._connection().delete(batch)
                 except FileNotFoundError:
-                    # Some services stop at an absent name.
+                    # Some services stop at an absent object.
                     for name in batch:
                         self.delete(name)
 
@@ -209,7 +209,7 @@ class ObjectStore:
     def check_writable(self) -> None:
         """Create a probe, check that a second create is refused, and delete the probe."""
         probe = f"probe-{secrets.token_hex(8)}"
-        # A failed create raises as it is: the probe does not exist, or the service does not answer.
+        # Errors of the first create are raised unchanged: the probe does not exist, or the service does not answer.
         created, again = self.create(probe, b"1"), self.create(probe, b"2")
         self.delete(probe)
         if not created or again:
@@ -219,7 +219,7 @@ class ObjectStore:
             )
 
     def remove_unfinished(self, before_ms: int) -> None:
-        """Nothing to do: an unfinished upload is not an object."""
+        """Nothing to do: an unfinished upload does not appear as an object."""
 
     def _connection(self) -> Backend:
         if self._backend is None:
@@ -248,7 +248,7 @@ class ObjectStore:
 
 
 def service_address(url: str) -> str:
-    """The address with its service's endpoint: several services may have a bucket of one name.
+    """The address with its service's endpoint, since several services may have a bucket of the same name.
 
     >>> service_address("/jobs/clicks")
     '/jobs/clicks'
@@ -263,9 +263,10 @@ def connect(url: str, retries: Any = None) -> Backend:
         from obstore.store import from_url
     except ImportError as error:
         raise PlatformError(f"Store {url} needs the package obstore. Install it: pip install obstore") from error
-    # S3's two spellings mean one service; obstore knows the plain one. S3 copies only if absent by way of an upload.
+    # Both spellings of S3 mean the same service; obstore knows the plain one. S3 supports copy-if-absent only by
+    # multipart upload.
     plain_url = url.replace("s3a://", "s3://", 1)
-    # An endpoint without TLS is explicit, so plain HTTP is allowed.
+    # An endpoint without TLS was configured explicitly, so plain HTTP is allowed.
     allows_http = any(os.environ.get(name, "").startswith("http://") for name in _ENDPOINTS)
     config: Any = None
     if plain_url.startswith("s3://"):

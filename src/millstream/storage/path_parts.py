@@ -1,8 +1,8 @@
 """The syntax of names in a store.
 
-A user's text (an operator's uid, the name of a pin) may hold anything; `safe` converts it to one path part that every
-file system and object store accepts, reversibly unless it is long. Every store passes each name to `checked_name`,
-which rejects names that lead out of the store.
+A user's string (an operator's uid, the name of a pin) may contain any character; `safe` converts it to a path part that
+every file system and object store accepts, reversibly unless it is long. Every store passes each name to
+`checked_name`, which rejects names that lead out of the store.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SAFE_PART_CHARS_MAX = 120
 def safe(text: str) -> str:
     """`text` as one path part: letters, digits, '_' and '-' stay, every other byte becomes '=XX'.
 
-    Long strings keep their start and end in a hash, since file systems stop at 255 bytes.
+    Long strings are shortened to their start and a hash, since file systems limit names to 255 bytes.
 
     >>> safe("my sink.2")
     'my=20sink=2E2'
@@ -40,7 +40,7 @@ def safe(text: str) -> str:
 
 
 class OutsideStoreError(StoreDamagedError, ValueError):
-    """A name that leads out of its store. We never write such names: the file that holds it is damaged."""
+    """A name that leads out of its store. We never write these names: the file that contains one is damaged."""
 
 
 def checked_name(name: str) -> str:

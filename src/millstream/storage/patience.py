@@ -1,11 +1,11 @@
-"""A store that waits while the store below it does not answer for a short time.
+"""A store that retries while the store below it is temporarily unavailable.
 
 A request that fails because the store does not answer (`StoreAwayError`) is repeated, after increasing pauses, until
-the patience is used up. Then the error is raised, and the restart strategy decides. Permanent errors (a missing file,
+the time limit is reached. Then the error is raised, and the restart strategy applies. Permanent errors (a missing file,
 damage, no permission) are raised at once.
 
-Every request may be repeated, because a store gives a name its whole content or nothing. Only `create` needs care: a
-repeated one may fail with "exists already" because of its own first attempt. Then the stored bytes decide.
+Every request may be repeated, because stores write files atomically. Only `create` needs care: a repeated create may
+fail with "exists already" because of its own first attempt. Then the stored bytes are compared.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from millstream.storage.store import Names, Store
 __all__ = ["PATIENCE_S", "Patience", "PatientStore", "patiently", "with_patience"]
 
 PATIENCE_S = 10.0
-"""The default of how long the store may be away."""
+"""The default limit of how long the store may be unavailable."""
 
 _Answer = TypeVar("_Answer")
 _FIRST_PAUSE_S = 0.02
@@ -31,7 +31,7 @@ _LONGEST_PAUSE_S = 1.0
 
 @dataclass(frozen=True)
 class Patience:
-    """How long a store may be away, and by which clock. Tests pass a clock of their own."""
+    """How long a store may be unavailable, and the clock that measures it. Tests pass their own clock."""
 
     total_s: float = field(default_factory=lambda: PATIENCE_S)
     sleep: Callable[[float], None] = time.sleep
@@ -47,7 +47,7 @@ def with_patience(store: Store, total_s: float | None = None) -> Store:
 def patiently(
     request: Callable[[], _Answer], repeat: Callable[[], _Answer] | None = None, patience: Patience | None = None
 ) -> _Answer:
-    """The result of `request`, repeated while the store is away; repetitions call `repeat` if it is passed."""
+    """The result of `request`, repeated while the store is unavailable; repetitions call `repeat` if it is passed."""
     patience, pause_s = patience or Patience(), _FIRST_PAUSE_S
     deadline_s = patience.monotonic() + patience.total_s
     while True:
@@ -62,7 +62,7 @@ def patiently(
 
 
 class PatientStore:
-    """`store`, with requests repeated while it is away.
+    """`store`, with requests repeated while it is unavailable.
 
     >>> from millstream.storage.memory import MemoryStore
     >>> store = PatientStore(MemoryStore("doctest-patient"))

@@ -1,9 +1,9 @@
 """Process identity: identifies a process so that other processes can check whether it still runs.
 
-A process id alone is ambiguous: it is reused after a process ends, and means another process on another machine
-and in another container. So an identity holds the host's name, the *kernel* (its boot, and the namespace of process
-ids) and the start time of the process. Only a process of the same kernel can be known to have ended; for others the
-state is unknown.
+A process id alone is ambiguous: it is reused after a process ends, and denotes a different process on another machine
+or in another container. So an identity holds the host's name, the *kernel* (its boot, and the process id namespace) and
+the start time of the process. Only for a process of the same kernel can it be determined whether it has ended; for
+others this is unknown.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def has_surely_ended(process: ProcessIdentity) -> bool:
 def _has_ended(pid: int) -> bool:
     try:
         os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):  # no system has ids of that size
+    except (ProcessLookupError, OverflowError):  # ids of this size do not exist
         return True
     except OSError:
         return False  # another user's process
@@ -116,7 +116,7 @@ def _stat(pid: int) -> list[str] | None:
 
 @cache
 def _kernel() -> str:
-    """The boot of the machine, and the namespace of process ids; empty where the system has neither."""
+    """The boot of the machine, and the process id namespace; empty if the system provides neither."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {os.readlink('/proc/self/ns/pid')}"

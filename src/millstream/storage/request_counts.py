@@ -1,8 +1,9 @@
-"""Counts this process's requests to object stores: they cost time and money, so every epoch reports its own.
+"""Counts this process's requests to object stores: they cost time and money, so every epoch reports them.
 
-Only services are counted, not folders. A large object is written in parts and a long list is paged; each part or page
-is a request. The client's own retries are not counted. Tasks claim the requests of their thread and report them in
-their acknowledgement; unclaimed requests count for the driver, whose tasks may run in the same process.
+Only requests to services are counted, not file accesses. A large object is written in parts and a long list is paged;
+each part or page is a request. The client's own retries are not counted. Tasks claim the requests of their thread and
+report them in their acknowledgement; unclaimed requests are attributed to the driver, whose tasks may run in the same
+process.
 """
 
 from __future__ import annotations

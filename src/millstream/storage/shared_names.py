@@ -10,7 +10,7 @@
     refused/{sink}/{epoch}.aside.json                          permission to set them aside
     rebuilds/{number}                                          next to stores: marks the newest store of a table
 
-The rules of `names` apply.
+The naming rules of `names` apply.
 """
 
 from __future__ import annotations
@@ -172,5 +172,5 @@ def rebuild_name(number: int) -> str:
 
 
 def rebuild_of(name: str) -> int | None:
-    """How often a table was rebuilt, from the name of its marker."""
+    """The number of rebuilds of a table, from the name of its marker."""
     return epoch_in(_REBUILD, name)

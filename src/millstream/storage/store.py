@@ -1,17 +1,16 @@
 """A store holds a job's durable files under short relative names.
 
-The invariant every store keeps: a name shows either nothing or the whole of what one writer gave it. There are no
-torn files, no appends and no partial overwrites, and when `put` or `create` returns, the data survives a power cut.
-`create` is the only way to win a race: of any number of callers, in any number of processes, exactly one gets
-True. All of Millstream's exactly-once promise rests on that one call.
+Invariant of every store: a name refers to no file, or to the complete content of one write. There are no torn files,
+appends or partial overwrites, and when `put` or `create` returns, the data survives a power failure. Only `create` is
+atomic between writers: of any number of callers, in any number of processes, exactly one gets True. Millstream's
+exactly-once guarantee rests on this call.
 
-A store refuses names that lead out of it (`..`, a leading `/`). An absent file is an error that names the file, not an
+A store rejects names that lead out of it (`..`, a leading `/`). An absent file is an error that names the file, not an
 empty result.
 
-Stores are shipped to tasks. They pickle as their address, and the task opens its own.
+Stores are shipped to tasks: they are pickled as their address, which the task opens.
 
-Transient errors of the operating system (`is_transient`) are not evidence about a file: they are never reported as
-damage.
+Transient errors of the operating system (`is_transient`) are never reported as damage of a file.
 """
 
 from __future__ import annotations
@@ -53,10 +52,10 @@ class Store(Protocol):
         """The whole content of `name`; StoreDamagedError naming the file when it is absent."""
 
     def get_range(self, name: str, start: int, stop: int) -> bytes:
-        """The bytes from `start` to `stop` of `name`, fewer where it ends before; as `get` when it is absent."""
+        """The bytes from `start` to `stop` of `name`, fewer if it ends earlier; as `get` when it is absent."""
 
     def exists(self, name: str) -> bool:
-        """Whether `name` holds something."""
+        """Whether `name` exists."""
 
     def list(self, prefix: str) -> Names:
         """All names below the directory-like `prefix` ('' for everything), sorted."""
@@ -66,24 +65,25 @@ class Store(Protocol):
         requested, so that the cost is proportional to the result. Names in folders below may be omitted."""
 
     def delete(self, name: str) -> None:
-        """Remove `name`; an absent name is fine."""
+        """Remove `name`; it may be absent."""
 
     def delete_many(self, names: Sequence[str]) -> None:
-        """Remove these names, in few calls where the store can; absent names are fine."""
+        """Remove these names, in few calls if the store supports that; they may be absent."""
 
     def modified_ms(self, name: str) -> int:
         """When `name` was last written, by the store's own clock; StoreDamagedError when it is absent.
 
-        Compare it only with the time of another name of this store: no other clock agrees with it."""
+        It is comparable only with the times of other names of this store: other clocks may differ."""
 
     def local_path(self, name: str) -> Path | None:
-        """Where a task may write or map `name` directly (its folder exists), or None when the store is remote."""
+        """The path at which a task may write or map `name` directly (its folder exists), or None if the store is
+        remote."""
 
     def settle(self, name: str) -> None:
         """Make `name` durable: after a task wrote it through `local_path`, or before trusting another writer's file."""
 
     def check_writable(self) -> None:
-        """Create and delete a probe; StoreError with the address, the reason and the next step when that fails."""
+        """Create and delete a probe; StoreError with the address, the reason and the next step if that fails."""
 
     def remove_unfinished(self, before_ms: int) -> None:
         """Remove unnamed files that dead writers left before that time."""
@@ -92,8 +92,8 @@ class Store(Protocol):
 def open_store(url: str, *, fsync: bool = True) -> Store:
     """Open the store at `url`: a path, `file:///…`, `memory://name`, `s3://…`, `gs://…` or `az://…`.
 
-    Opening touches nothing: the first write creates a local folder, and the first call contacts a bucket.
-    `fsync=False` gives up durability against power loss on local disk (a killed process still loses nothing).
+    Opening has no side effects: the first write creates a local folder, and the first call contacts a bucket. With
+    `fsync=False`, files on a local disk do not survive a power failure (but do survive a killed process).
 
     >>> store = open_store("memory://doctest-open-store")
     >>> store.create("job.json", b"{}"), store.create("job.json", b"other")
@@ -127,7 +127,7 @@ def open_store(url: str, *, fsync: bool = True) -> Store:
 def _refuse_credentials(url: str) -> None:
     """Rejects an address with credentials: addresses are shown, logged and stored."""
     parts = urlsplit(url)
-    # A bucket's name has no colon. Behind one is a password, or what is before the first `/` of it.
+    # A bucket's name has no colon: a password, or its part before the first `/`, follows one.
     if ":" in parts.netloc or secrets_of("address", f"?{parts.query}"):
         raise ConfigurationError(
             "The store's address has credentials in it. Addresses are shown and stored: give the plain one, such as "
@@ -136,7 +136,7 @@ def _refuse_credentials(url: str) -> None:
 
 
 def is_object_address(url: str) -> bool:
-    """Whether `url` leads to an object store.
+    """Whether `url` is the address of an object store.
 
     >>> is_object_address("s3://bucket/job"), is_object_address("/jobs/clicks")
     (True, False)
@@ -146,7 +146,7 @@ def is_object_address(url: str) -> bool:
 
 
 def shown_address(url: str) -> str:
-    """The address as people write it: a local store as a path.
+    """The address in readable form: a local store as a path.
 
     >>> shown_address("file:///my%20jobs/clicks"), shown_address("s3://bucket/clicks")
     ('/my jobs/clicks', 's3://bucket/clicks')

@@ -1,7 +1,7 @@
 """Log files outside a store: for the JVM, and for jobs whose store is not a folder.
 
 They are in the system's temporary folder, where any user may create files under any name. So a log is always a new
-file, readable by this user only, under an unpredictable name: an existing file or link is never written to.
+file, readable only by this user, under an unpredictable name: existing files and links are never written to.
 """
 
 from __future__ import annotations

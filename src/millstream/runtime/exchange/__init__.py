@@ -1,1 +1,1 @@
-"""From one task to the next: routers, blocks, envelopes, and the mailboxes that check them."""
+"""Transfer of records between tasks: routers, blocks, envelopes, and the mailboxes that check them."""

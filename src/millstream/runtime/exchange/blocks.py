@@ -1,15 +1,15 @@
 """A task's side of an exchange: packs records into blocks, counts the blocks it sends, checks the blocks it receives.
 
-A block is records packed into self-contained bytes. Typed records are one Arrow IPC stream (it carries its own schema
-and may hold several batches); untyped records are one pickle of a list. The first byte is the format. Timestamps are a
+A block packs records into self-contained bytes. Typed records are one Arrow IPC stream (it carries its own schema and
+may hold several batches); untyped records are one pickle of a list. The first byte is the format. Timestamps are a
 hidden column or a second list. Decoding a typed block copies nothing. A stored block begins with the format byte. A
-block that crosses an exchange has seven zeros before it and is padded to a multiple of eight bytes, which aligns its
+block that crosses an exchange is preceded by seven zeros and padded to a multiple of eight bytes, which aligns its
 numbers.
 
 Invariants: a block is not much larger than requested, unless a single record is; a record larger than the maximum block
 is rejected. A task forwards the end of an epoch only after it has a barrier from every upstream sender and has
 received, on every channel, exactly the blocks that each sender announced, in order. Any deviation fails the epoch, so a
-hole is never committed. Acknowledgements are not checked here: the driver knows how many there must be.
+gap is never committed. Acknowledgements are not checked here: the driver knows how many to expect.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def encode_block(batches: Sequence[Batch], lead: bytes = STORED, shared: SharedB
             reference = shared.share(estimated_bytes, lambda file: _write_columns(file, lead, columns))
             if reference is not None:
                 return reference
-        # Measured first, then written in place: a stream that grows copies its contents repeatedly.
+        # Measured first, then written into a buffer of that size: a growing stream copies its contents repeatedly.
         measured = pa.MockOutputStream()
         _write_columns(measured, lead, columns)
         block = pa.allocate_buffer(measured.size())
@@ -94,8 +94,8 @@ def encode_block(batches: Sequence[Batch], lead: bytes = STORED, shared: SharedB
 
 
 def _joined(columns: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """Concatenates small batches. Two exchanges with many tasks cut a batch into fragments, and each fragment costs
-    every operator downstream as much as a large batch."""
+    """Concatenates small batches. Two exchanges with many tasks split a batch into fragments, and each fragment costs
+    every downstream operator as much as a large batch."""
     if len(columns) == 1 or sum(batch.num_rows for batch in columns) >= _SMALL_RECORDS * len(columns):
         return columns
     return [pa.concat_batches(columns)]
@@ -161,7 +161,7 @@ class BlockPacker:
             yield from self.rest()
 
     def rest(self) -> Iterator[tuple[pa.Buffer, int]]:
-        """Packs the waiting batches into a block, if there are any."""
+        """Packs the waiting batches, if any, into a block."""
         if self._batches:
             batches = self._batches
             self._reset()
@@ -290,7 +290,7 @@ class Outbox:
             yield Envelope(target, BARRIER, pa.py_buffer(head + ends_bytes(target_ends)), sender=self._sender)
 
     def acknowledgements(self, payloads: Iterable[pa.Buffer]) -> Iterator[Envelope]:
-        """This task's acknowledgement and the relayed ones, addressed to one task of the next stage."""
+        """This task's acknowledgement and relayed ones, addressed to one task of the next stage."""
         target = self._sender % self._next_width
         for payload in payloads:
             yield Envelope(target, ACKNOWLEDGEMENT, payload, sender=self._sender)
@@ -314,7 +314,7 @@ class Inbox:
         self.acknowledgements: list[pa.Buffer] = []
         self.failures: list[bytes] = []
         self.failed = False
-        self._barriers_ns: tuple[int, int] | None = None  # arrival of the first and the last
+        self._barriers_ns: tuple[int, int] | None = None  # arrival times of the first and the last
 
     def data(self, envelope: Envelope) -> None:
         """Counts a block and checks its sequence number."""
@@ -344,7 +344,7 @@ class Inbox:
         return 0 if self._barriers_ns is None else self._barriers_ns[1] - self._barriers_ns[0]
 
     def acknowledgement(self, payload: pa.Buffer) -> None:
-        """Stores an acknowledgement, unread. A copy, so that the shuffle batch it arrived in can be freed."""
+        """Stores a copy of an acknowledgement, unread, so that the shuffle batch it arrived in can be freed."""
         self.acknowledgements.append(pa.py_buffer(payload.to_pybytes()))
 
     @property

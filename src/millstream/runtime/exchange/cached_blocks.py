@@ -1,8 +1,8 @@
 """The records of a cached stream: one job writes them while it runs, later jobs of the environment read them.
 
 A cache is a folder of block files (`blocks.py`) and one marker file per epoch of the writing job. A marker lists its
-epoch's files, and the last one is flagged as last. Tasks write blocks under names unique to their attempt; the driver
-writes the marker when the epoch is committed, like any sink's output.
+epoch's files; the last marker has a flag. Tasks write blocks under names unique to their attempt; the driver writes the
+marker when the epoch is committed, like any sink's output.
 
     blocks/{epoch}-{subtask}-{nonce}-{part}
     epochs/000000000001.json    {"blocks": [{"file": …, "bytes": …, "crc32": …, "records": …, "subtask": …}], "last": …}
@@ -66,7 +66,7 @@ class CacheSink(Sink):
         return _CacheWriter(_opened(self.url), context)
 
     def plan_commit(self, staged: Sequence[Json], pending: Json, now_ms: int, final: bool) -> CommitPlan:
-        # One item more than was staged: every epoch has a marker, so that a missing one is detected.
+        # One item more than was staged: every epoch has a marker, so that a missing marker is detected.
         return CommitPlan((*staged, {_LAST: final}))
 
     def commit(self, commit: CommitId, publish: Sequence[Json], store: Store) -> None:

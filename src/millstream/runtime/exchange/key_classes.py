@@ -1,10 +1,10 @@
-"""Rebuilds stored keys of the program's own classes (frozen dataclasses, enums).
+"""Restores stored keys of user classes (frozen dataclasses, enums).
 
 Only tasks do this. The class is imported by name, and an import runs code; readers outside the job get a `ClassKey`
 instead (`state.keys.canonical_decoding`). A class of the program's main file, or one defined inside a function, has no
 importable name in a worker: it arrived with the user's function, so it is looked up among the live classes. A worker
-outlives a job. If a program is submitted again (a changed notebook cell), its class of the same name is a new object,
-so the lookup cache is cleared with every plan (`clear_class_cache`).
+outlives a job: if a program is submitted again (a changed notebook cell), its class of the same name is a new object,
+so every plan clears the lookup cache (`clear_class_cache`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def decode_key(data: bytes) -> Any:
 
 
 def clear_class_cache() -> None:
-    """Clears the cache of classes by name: a new program may define them anew."""
+    """Clears the cache of classes by name: a new program may redefine them."""
     _class_named.cache_clear()
 
 
@@ -45,7 +45,7 @@ def _rebuild(name: str, values: tuple[Any, ...]) -> Any:
 
 
 def _dataclass_of(key_class: type, values: tuple[Any, ...]) -> Any:
-    """An instance with these fields. `__init__` is not called: the key was checked when it was first made."""
+    """An instance with these fields. `__init__` is not called: the key was checked when it was first created."""
     fields = dataclasses.fields(key_class) if dataclasses.is_dataclass(key_class) else ()
     compared = [field for field in fields if field.compare]
     if len(compared) != len(values):

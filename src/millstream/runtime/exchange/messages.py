@@ -1,19 +1,18 @@
 """The messages between tasks: envelopes, barriers and acknowledgements.
 
 An **envelope** is the only row type that crosses Spark's shuffle. It is addressed to a task (`target`) and holds a
-block of records (`blocks`), a barrier, an acknowledgement on its way to the driver, or a failure report. It names its
+block of records (`blocks`), a barrier, an acknowledgement on its way to the driver, or a failure report. It has its
 channel, the receiving subtask (of a later stage, if it is relayed), its sender, and a sequence number per sender, so
-the receiver can check that no block is missing and that the order is right. Payload sizes are multiples of eight bytes,
-so that every payload in a shared column starts at an aligned offset and the numbers in a block can be read without a
-copy.
+the receiver can check that blocks are complete and in order. Payload sizes are multiples of eight bytes, so that every
+payload in a shared column starts at an aligned offset and the numbers in a block can be read without a copy.
 
-A **barrier** ends a task's part of an epoch. It goes to *every* task of the next stage and carries only the receiver's
-share: how many blocks the sender put on each channel for this receiver (so a hole cannot pass unnoticed), the watermark
-of each channel, and the `nonce` that names the sender's *attempt*. There are as many barriers as pairs of tasks, so one
-is a hundred bytes of fixed fields.
+A **barrier** ends a task's part of an epoch. It is sent to *every* task of the next stage and carries only the
+receiver's share: how many blocks the sender put on each channel for this receiver (so a gap is detected), the watermark
+of each channel, and the `nonce` that identifies the sender's *attempt*. Every pair of tasks exchanges a barrier, so it
+is only a hundred bytes of fixed fields.
 
-An **acknowledgement** reports the input, staged output and counters of one task. It travels once: to one task of the
-next stage, which relays it unread to the stage after that, and so to the driver.
+An **acknowledgement** reports the input, staged output and counters of one task. It is sent once, to one task of the
+next stage, which relays it unread to the following stage, and so on to the driver.
 
 Spark may run a task twice and let different receivers read different attempts. So every acknowledgement carries one
 checksum of the upstream attempts its task received (`attempts_sum`). The driver computes the same checksum over the
@@ -101,7 +100,7 @@ def open_envelopes(rows: pa.RecordBatch) -> Iterator[Envelope]:
 
 
 def _views(payloads: pa.Array) -> Iterator[pa.Buffer]:
-    """The values of a binary column as slices of its buffer. Scalars of the column would be copies."""
+    """The values of a binary column as slices of its buffer. Scalars of the column would be copied."""
     _, ends, data = payloads.buffers()
     width = np.int64 if payloads.type == pa.large_binary() else np.int32  # a Spark setting chooses the type
     bounds = np.frombuffer(ends, dtype=width)[payloads.offset :][: len(payloads) + 1].tolist()
@@ -126,8 +125,8 @@ class ChannelEnd(NamedTuple):
 
 @dataclass(frozen=True)
 class SplitRead:
-    """How far a split was read in an epoch: the end offset, the event time there, and the amount. `recorded`: the
-    recording of it, if the job records its input."""
+    """How far a split was read in an epoch: the end offset, its event time, and the amount. `recorded`: the recording
+    of the input, if the job records it."""
 
     offset: Any
     time: Annotated[EventTimeState, Flat()]
@@ -138,9 +137,9 @@ class SplitRead:
 
 @dataclass
 class Acknowledgement:
-    """One task's report of its part of an epoch. It travels as JSON; most of it ends up in the manifest.
+    """One task's report of its part of an epoch. It is sent as JSON; most of it is stored in the manifest.
 
-    Many fields: they are everything that the driver learns from a task.
+    Many fields: the driver receives all information from a task here.
     """
 
     stage: int
@@ -157,7 +156,7 @@ class Acknowledgement:
     times: dict[str, int] = field(default_factory=dict)  # of the whole task: duration, store requests
     metrics: dict[str, Any] = field(default_factory=dict)
     output: list[list[str]] = field(default_factory=list)  # lines that user code printed and logged: [stream, text]
-    place: str = ""  # the cluster process it ran in; empty if there is only one
+    place: str = ""  # the cluster process in which it ran; empty if there is only one
 
     def encode(self) -> pa.Buffer:
         """Encodes it as JSON."""
@@ -204,7 +203,7 @@ class Barrier:
         return pa.py_buffer(self.head() + ends_bytes(self.ends))
 
     def head(self) -> bytes:
-        """The encoded part that all receivers share; `ends_bytes` follows it."""
+        """The encoded part that is the same for all receivers; `ends_bytes` follows it."""
         nonce = self.nonce.encode()
         return _HEAD.pack(self.epoch, self.sender, len(nonce)) + zero_padded(nonce)
 

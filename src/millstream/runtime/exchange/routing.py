@@ -2,15 +2,15 @@
 
 `Keying` extracts the keys of a batch, as Python values for functions or as a column for the store and the exchange. If
 the key is a field of a typed stream, its column *is* the key column and no code runs per record. Otherwise the user's
-selector is called for every record. If records arrive without an exchange by their key (`reinterpret_as_keyed_stream`),
-each key is checked against the key groups of the subtask: otherwise the state of a key of another subtask would be lost
-or mixed silently.
+selector is called for every record. If records arrive without an exchange by key (`reinterpret_as_keyed_stream`), each
+key is checked against the key groups of the subtask: otherwise state of another subtask's key would silently be lost or
+mixed.
 
 A `Router` (one per outgoing channel of a task) splits a batch into pieces, each with its target. Pieces are as large as
-possible: rebalancing distributes contiguous runs rather than single records. The remainder starts at another receiver
-in each epoch (`first_turn`), so that a stream of one record per epoch reaches all of them.
+possible: rebalancing distributes contiguous runs rather than single records. The remainder starts at a different
+receiver in each epoch (`first_turn`), so that a stream of one record per epoch reaches all receivers.
 
-Invariants: both forms of keys name the same keys, and values that are one key by the rule of `keys.key_columns` are one
+Invariants: both forms represent the same keys, and values that are one key by the rule of `keys.key_columns` are one
 key in either form. Routing is a deterministic function of batch, sender and epoch, so a replayed epoch routes every
 record as before.
 """
@@ -72,7 +72,7 @@ class Keying:
     @classmethod
     def of_edge(cls, edge: Edge, call: UserCall, owned: KeyRange) -> Keying:
         """The keying of an edge into the subtask that owns `owned`. An exchange by key delivers only owned keys, so
-        ownership is checked only if there was none."""
+        ownership is checked only without one."""
         checked = owned if edge.partitioning is Partitioning.FORWARD else None
         return cls(edge.key_selector, edge.key_type, call.at(edge.site), checked)
 
@@ -139,7 +139,7 @@ class Keying:
             return None
         columns = batch.columns()
         kind = columns.schema.get_field_index(KIND_COLUMN)
-        if kind >= 0 and columns.column(kind).null_count:  # a record that is None has no fields
+        if kind >= 0 and columns.column(kind).null_count:  # None records have no fields
             return None
         return columns.column(self._column)
 
@@ -194,7 +194,7 @@ def _always(target: int) -> Router:
 
 
 def _neighbours(sender: int, senders: int, receivers: int) -> range:
-    """The receivers of one sender under `rescale`: an equal share, so that records travel a short way."""
+    """The receivers of one sender under `rescale`: an equal share, so that each sender has few receivers."""
     if receivers >= senders:
         return range(sender * receivers // senders, (sender + 1) * receivers // senders)
     nearest = sender * receivers // senders
@@ -205,9 +205,9 @@ def first_turn(sender: int, epoch: int, receivers: int) -> int:
     """The receiver of a sender's first leftover record in an epoch. Within any `2 * receivers - 1` consecutive epochs
     every receiver is first at least once.
 
-    Plain counting would fail if records arrive only in every other epoch, as when a timer wakes the job in between:
-    with an even number of receivers, half of them would never receive one. So the count restarts in every block of
-    epochs, at a pseudo-random place.
+    Plain counting fails if records arrive only in every other epoch, as when a timer wakes the job in between: with an
+    even number of receivers, half of them would never receive a record. So the count restarts in every block of epochs,
+    at a pseudo-random receiver.
 
     >>> [first_turn(0, epoch, 3) for epoch in range(9)]
     [1, 2, 0, 1, 2, 0, 0, 1, 2]

@@ -1,15 +1,14 @@
 """Blocks that tasks of one machine share through files in memory; only a reference crosses Spark's shuffle.
 
-The shuffle copies a block a dozen times: through two sockets, into and out of Java's rows and Arrow's vectors, into
-shuffle files. If all tasks run on one machine, the sender writes the block to a file in a folder of the epoch, in the
-memory file system that also holds the shuffle files. The envelope holds the file's name and size
-(`SharedBlocks.share`), and the receiver maps the file (`resolve_block`). A block relayed to a later stage is a
-reference all the way.
+The shuffle copies a block a dozen times: through two sockets, to and from Java rows and Arrow vectors, and to shuffle
+files. If all tasks run on one machine, the sender writes the block to a file in a folder of the epoch, in the memory
+file system that also holds the shuffle files. The envelope holds the file's name and size (`SharedBlocks.share`), and
+the receiver maps the file (`resolve_block`). A block relayed to a later stage stays a reference.
 
-A file is written once, by one attempt of a task, under a unique name, and lives as long as a shuffle file would: to the
-end of the epoch, when the driver removes the folder (`shared_block_folder`). So a task that Spark runs again reads the
-files its first attempt read. Small blocks and pickled records are sent inline, and so is a block that does not fit in
-the file system. A missing or truncated file breaks the exchange and the epoch is run again; no data is skipped.
+A file is written once, by one attempt of a task, under a unique name, and exists as long as a shuffle file would: until
+the end of the epoch, when the driver removes the folder (`shared_block_folder`). So a task that Spark runs again reads
+the files its first attempt read. Small blocks and pickled records are sent inline, and so is a block that does not fit
+in the file system. A missing or truncated file breaks the exchange and the epoch is run again; no data is skipped.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ def shared_block_folder(folder: str) -> Iterator[None]:
         yield
     finally:
         # Tasks of an epoch that failed or was cancelled may still run. The rename prevents them from creating a file
-        # between the removal of the files and that of the folder: the folder would remain and fill until they end.
+        # between the removal of the files and that of the folder: the folder would then remain and fill until they end.
         retired = f"{folder}-gone"
         with suppress(OSError):
             os.rename(folder, retired)
@@ -81,13 +80,13 @@ class SharedBlocks:
         self._numbers = count()
 
     def share(self, estimated_bytes: int, write: Callable[[pa.NativeFile], object]) -> pa.Buffer | None:
-        """Writes a block of about this size to a file, with `write`. Returns the reference for the envelope, or None if
-        the block must be sent inline."""
+        """Writes a block of about this size to a file, by calling `write`. Returns the reference for the envelope, or
+        None if the block must be sent inline."""
         if not self._folder or estimated_bytes < SHARED_BYTES_MIN:
             return None
         path = os.path.join(self._folder, f"{self._attempt}-{next(self._numbers)}")
         try:
-            # Written, not mapped: a full file system raises here, but would kill a process that maps the file.
+            # Written, not mapped: a full file system raises an error here, but would kill a process that maps the file.
             with pa.OSFile(path, "wb") as file:
                 write(file)
                 size = file.tell()

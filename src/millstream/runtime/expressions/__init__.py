@@ -1,1 +1,2 @@
-"""SQL expressions inside a task: compiled once to steps over Arrow columns; a row-at-a-time reference for tests."""
+"""SQL expressions in a task: compiled once to steps over Arrow columns. Includes a row-at-a-time reference for
+tests."""

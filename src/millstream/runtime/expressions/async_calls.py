@@ -1,7 +1,7 @@
 """Calls asynchronous user-defined functions for many rows concurrently and retries failed calls.
 
-Flink's options set the concurrency, the number of retries and the pause between them, and the timeout of a row over
-all attempts. The defaults are Flink's: 10 calls, 3 retries, 100 ms, 3 minutes.
+Flink's options set the concurrency, the number of retries, the pause between them, and the timeout per row over all
+attempts. The defaults are Flink's: 10 calls, 3 retries, 100 ms, 3 minutes.
 """
 
 from __future__ import annotations
@@ -107,7 +107,8 @@ def call_async(function: UserFunction, columns: Sequence[list[Any]], rows: int, 
 
 
 def _loop_of(function: UserFunction) -> LoopThread:
-    """The event loop of a function. It lives as long as the function, whose clients may be bound to it."""
+    """The event loop of a function. It exists as long as the function, since the function's clients may be bound to
+    it."""
     loop = _LOOPS.get(function)
     if loop is None or not loop.running:
         loop = _LOOPS[function] = LoopThread(f"async-{function.name}")

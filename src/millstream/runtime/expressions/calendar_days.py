@@ -1,8 +1,8 @@
 """Calendar arithmetic over columns: days since 1970 to years, months and weeks, and back.
 
-The calendar is proleptic Gregorian, as in Java's newer classes; `julian_days` is the calendar of the older ones, which
-are Julian before 15 October 1582. Formatting starts weeks on Sunday and counts from the week of 1 January (United
-States); EXTRACT(WEEK) follows ISO 8601.
+The calendar is proleptic Gregorian, as in Java's newer classes; `julian_days` is the calendar of the older classes,
+which are Julian before 15 October 1582. In formatting, weeks start on Sunday and are counted from the week of 1 January
+(United States); EXTRACT(WEEK) follows ISO 8601.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def civil(days: Int64s) -> tuple[Int64s, Int64s, Int64s]:
 
 
 def days_of_civil(year: Int64s, month: Int64s, day: Int64s) -> Int64s:
-    """Days since 1970 of dates; a day beyond its month continues in the next.
+    """Days since 1970 of dates; a day beyond its month carries over into the next.
 
     >>> int(days_of_civil(np.array([2020]), np.array([2]), np.array([29]))[0])
     18321
@@ -89,7 +89,7 @@ def iso_week(days: Int64s) -> Int64s:
 
 
 def julian_civil(days: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-    """Year, month and day in the Julian calendar until 4 October 1582, and in the Gregorian calendar after."""
+    """Year, month and day in the Julian calendar until 4 October 1582, and in the Gregorian calendar afterwards."""
     gregorian = civil(days)
     # Four years are a cycle of 1461 days; as above, years begin in March.
     shifted = np.asarray(days, np.int64) + 719_470
@@ -107,7 +107,7 @@ def julian_civil(days: Int64s) -> tuple[Int64s, Int64s, Int64s]:
 
 
 def julian_days(year: Int64s, month: Int64s, day: Int64s) -> Int64s:
-    """Days since 1970 of dates in the calendar of their time."""
+    """Days since 1970 of dates in the calendar then in use (Julian or Gregorian)."""
     gregorian = days_of_civil(year, month, day)
     shifted_year = np.asarray(year, np.int64) - (np.asarray(month) <= 2)
     of_year = (153 * (np.asarray(month) + np.where(np.asarray(month) > 2, -3, 9)) + 2) // 5 + np.asarray(day) - 1
@@ -116,7 +116,7 @@ def julian_days(year: Int64s, month: Int64s, day: Int64s) -> Int64s:
 
 
 def dense(keys: Int64s, function: Callable[[Int64s], Int64s]) -> Int64s:
-    """`function` of each key, evaluated over the range of the keys instead if that is shorter."""
+    """`function` of each key, evaluated once over the range of the keys if the range is shorter."""
     if len(keys) < 256:
         return function(keys)
     low, high = int(keys.min()), int(keys.max())

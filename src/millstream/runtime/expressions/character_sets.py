@@ -83,7 +83,7 @@ def intersection(left: CodePoints, right: CodePoints) -> CodePoints:
 
 
 def with_both_cases(points: CodePoints, of_all_letters: bool = False) -> CodePoints:
-    """Adds the other cases of letters: of ASCII only, as Java does by default, or of all letters.
+    """Adds the other cases of letters: of ASCII letters only, as Java does by default, or of all letters.
 
     >>> class_text(with_both_cases(of_characters("k"))), class_text(with_both_cases(of_characters("k"), True))
     ('[Kk]', '[Kk\\u212a]')
@@ -168,7 +168,7 @@ def _category(name: str) -> CodePoints:
 
 @lru_cache(maxsize=32)
 def _script(name: str) -> CodePoints | None:
-    """A Unicode script, by way of RE2; Python does not support scripts."""
+    """A Unicode script, determined with RE2, since Python does not support scripts."""
     letters = [chr(p) for p in _assigned_points()]
     try:
         mask = pc.match_substring_regex(pa.array(letters), rf"\p{{{name}}}").to_numpy(zero_copy_only=False)
@@ -238,7 +238,7 @@ _BLOCKS: dict[str, tuple[int, int]] = {
 
 @lru_cache(maxsize=128)
 def property_named(name: str) -> CodePoints | None:
-    """The characters of Java's `\\p{name}`; None if there is no such property.
+    """The characters of Java's `\\p{name}`; None if the property does not exist.
 
     >>> class_text(property_named("Alpha")), property_named("Nonsense")
     ('[A-Za-z]', None)

@@ -1,7 +1,7 @@
 """Casts whole columns: vectorised casts for the common pairs of types, `value_casts` for the rest.
 
-A vectorised cast may decline a column (None): text not entirely of one plain form, decimals wider than 8 bytes. Then
-each distinct value is cast on its own, and the error names the first row that cannot be cast.
+A vectorised cast may decline a column (None): strings not all of one plain form, decimals wider than 8 bytes. Then each
+distinct value is cast individually, and the error names the first row that cannot be cast.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def cast_column(values: pa.Array, from_: DataType, to: DataType, session: Sessio
         try:
             result = column_cast(values, from_, to, session)
         except (pa.ArrowInvalid, EvaluationError):
-            # The cast value by value locates the row.
+            # Casting value by value locates the row.
             result = None
         if result is not None:
             return result
@@ -89,7 +89,7 @@ def try_cast_column(values: pa.Array, from_: DataType, to: DataType, session: Se
 def _value_by_value(
     values: pa.Array, from_: DataType, to: DataType, session: SessionFacts, *, is_strict: bool
 ) -> pa.Array:
-    """Casts each distinct value on its own."""
+    """Casts each distinct value individually."""
     codes = None
     if not kinds.is_nested(values.type):
         encoded = values.dictionary_encode()
@@ -107,7 +107,8 @@ def _value_by_value(
 
 
 def _first(codes: pa.Array, code: int) -> int:
-    """The first row with a code. Dictionaries are in row order, so the first failing code has the first failing row."""
+    """The first row with a code. Dictionaries are in row order, so the first failing code is that of the first failing
+    row."""
     return int(pc.index(codes, pa.scalar(code, codes.type)).as_py())
 
 
@@ -141,7 +142,7 @@ def _is_within_four_digits(days: pa.Array) -> bool:
 
 
 def _extended_days(days: pa.Array) -> pa.Array:
-    """Days as text; years beyond four digits carry a sign, as in ISO 8601.
+    """Formats days; years beyond four digits have a sign, as in ISO 8601.
 
     >>> _extended_days(pa.array([2_932_897, 0, -719_529, None], pa.date32())).to_pylist()
     ['+10000-01-01', '1970-01-01', '-0001-12-31', None]
@@ -204,7 +205,7 @@ def _text_to_stamp(values: pa.Array, from_: DataType, to: DataType, session: Ses
         return _as_stamp(local.values, 1_000_000, local.valid, to, session)
     if to.precision <= 6:
         return None
-    # A Python datetime has no nanoseconds.
+    # Python's datetime does not support nanoseconds.
     rate = rate_of(to)
     numbers = [None if text is None else parse_stamp(text, to.precision, rate) for text in values.to_pylist()]
     local = ticks(pa.array(numbers, pa.int64()))
@@ -249,7 +250,7 @@ def _time_to_time(values: pa.Array, from_: DataType, to: DataType, session: Sess
 
 
 def _row_to_row(values: pa.Array, from_: DataType, to: DataType, session: SessionFacts) -> pa.Array | None:
-    """Casts rows field by field. A NULL row has NULL fields, so it cannot fail."""
+    """Casts rows field by field. A NULL row has NULL fields, so its cast cannot fail."""
     assert isinstance(from_, RowType) and isinstance(to, RowType)
     try:
         parts = [

@@ -2,7 +2,7 @@
 
 Equal deterministic expressions share one slot. Arguments of AND, OR, CASE and COALESCE that may fail, are expensive or
 call user-defined functions become blocks, which run only on the rows that reach them; a block reuses slots already
-computed for its parent's rows. The outputs are a block too: they run on the rows that pass the condition.
+computed for its parent's rows. The outputs are also a block, which runs on the rows that pass the condition.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class _Part:
     expression: RowExpression
     parts: tuple[_Part, ...]
     is_deterministic: bool
-    is_guarded: bool  # may fail, is expensive, or is user-defined: the call itself, not its arguments
+    is_guarded: bool  # the call itself, not its arguments, may fail, is expensive, or is user-defined
 
 
 class _ExpressionIndex:
@@ -147,7 +147,7 @@ class _Scope:
         return None
 
     def slot_of(self, part: _Part) -> int:
-        """The slot of a part for all rows of this scope; adds the steps that fill it if none does yet."""
+        """The slot of a part for all rows of this scope; adds the steps that fill it if necessary."""
         if isinstance(part.expression, Column):
             return part.expression.index
         if isinstance(part.expression, Literal):
@@ -200,7 +200,8 @@ class _Scope:
         return (first, *(self._block(argument) for argument in part.parts[1:]))
 
     def _block(self, part: _Part) -> Block:
-        """A block with steps if the part must run only on the rows that reach it, else its slot."""
+        """A block with steps if the part must run only on the rows that reach it, else a block that refers to its
+        slot."""
         if not self._is_guarded(part):
             return Block((), self.slot_of(part))
         scope = _Scope(self.slots, self)
@@ -222,7 +223,7 @@ def may_fail(call: Call) -> bool:
     if call.function == "CAST":
         from_, to = call.arguments[0].type, call.type
         if isinstance(from_, FloatType | DoubleType) and isinstance(to, DecimalType):
-            return True  # DECIMAL has no Infinity and no NaN
+            return True  # DECIMAL cannot represent Infinity or NaN
         is_numeric = isinstance(from_, NumericType) and isinstance(to, NumericType)
         return not (is_numeric or can_cast(from_.nullable(), to.nullable(), explicit=False))
     if call.function in ("/", "%", "MOD"):

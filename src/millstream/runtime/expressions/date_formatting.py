@@ -1,9 +1,9 @@
-"""Formats columns of times by a pattern, each distinct text once.
+"""Formats columns of times by a pattern; each distinct string is formatted once.
 
 A pattern depends on local time only down to some unit: `yyyy-MM-dd` on days, `HH:mm` on minutes. Times are counted in
-that unit, each distinct count is formatted once, and the strings are distributed to the rows. If all strings have one
-length (patterns of digits), they are written as a matrix of bytes without a Python call per text. `format_moment` in
-`java_dates` is the reference.
+that unit, each distinct count is formatted once, and the strings are distributed to the rows. If all strings have the
+same length (patterns of digits), they are written as a matrix of bytes without a Python call per string.
+`format_moment` in `java_dates` is the reference.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _text(
 
 
 def _step(parts: tuple[Part, ...], rate: int) -> int:
-    """The number of ticks within which the text cannot change."""
+    """The number of ticks within which the string cannot change."""
     step = _DAY_S * rate
     for part in parts:
         if part.letter in _UNIT_SECONDS:
@@ -92,7 +92,7 @@ def _step(parts: tuple[Part, ...], rate: int) -> int:
 
 
 def _are_common(keys: Int64s, step: int, rate: int) -> bool:
-    """Whether all times lie in the years 1600 to 9999, which have four digits in every calendar."""
+    """Whether all times are in the years 1600 to 9999, which have four digits in every calendar."""
     low, high = int(keys.min()) * step, int(keys.max()) * step
     return low >= -11_644_473_600 * rate and high < 253_402_300_800 * rate
 

@@ -1,6 +1,6 @@
 """+ - * / % of decimals, rounded exactly as in Flink.
 
-A result is rounded half away from zero to its scale; one with more digits than its type becomes NULL. Unscaled
+A result is rounded half away from zero to its scale; it becomes NULL if it has more digits than its type. Unscaled
 integers are computed in 8 bytes by numpy if the largest magnitudes of the columns leave room for it; otherwise row by
 row with Python's unbounded integers.
 """
@@ -127,7 +127,7 @@ def round_half_up(values: Any, digits: int) -> Any:
 def null_if_overflow(
     values: Any, type_: DecimalType, valid: pa.Array | None
 ) -> tuple[Any, pa.DataType, pa.Array | None]:
-    """Numbers with more digits than the type become NULL."""
+    """Replaces numbers with more digits than the type by NULL."""
     arrow = type_.arrow
     if type_.precision >= 19 or magnitude(values) < 10**type_.precision:
         return values, arrow, valid
@@ -154,7 +154,7 @@ def round_to_type(value: decimal.Decimal, type_: DecimalType) -> decimal.Decimal
         return None
     rounded = value.quantize(decimal.Decimal((0, (1,), -type_.scale)), context=EXACT)
     if not rounded:
-        return rounded.copy_abs()  # Java has no negative zero here
+        return rounded.copy_abs()  # Java does not return negative zero here
     return rounded if rounded.copy_abs() < decimal.Decimal((0, (1,), type_.precision - type_.scale)) else None
 
 

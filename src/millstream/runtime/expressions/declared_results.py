@@ -1,7 +1,7 @@
-"""Checks results of user-defined functions against NOT NULL and declared lengths of text and bytes.
+"""Checks results of user-defined functions against NOT NULL and declared lengths of strings and bytes.
 
-The planner relies on both: it drops IS NULL of a NOT NULL result. A result that violates them, also inside rows and
-arrays, is therefore an error and is never stored or sent on.
+The planner relies on both: it removes IS NULL of a NOT NULL result. A result that violates them, also inside rows and
+arrays, is therefore an error and is never stored or emitted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SHOWN_MAX = 60
 
 
 def first_violation(column: pa.Array, type_: DataType) -> tuple[int, str] | None:
-    """The first row whose value violates the declared type, and the message; None: no row does.
+    """The first row with a value that violates the declared type, and the message; None if all rows conform.
 
     >>> first_violation(pa.array(["abc", "abcd"]), VarCharType(3))
     (1, "it returned 'abcd' of length 4, but declares VARCHAR(3)")
@@ -55,7 +55,7 @@ def first_violation(column: pa.Array, type_: DataType) -> tuple[int, str] | None
 
 @lru_cache(maxsize=1024)
 def _has_constraints(type_: DataType) -> bool:
-    """Whether the type constrains more than the kind of its values."""
+    """Whether the type has NOT NULL or length constraints."""
     if not type_.is_nullable:
         return True
     if isinstance(type_, CharType | VarCharType | BinaryType | VarBinaryType):

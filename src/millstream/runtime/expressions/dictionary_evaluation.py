@@ -2,10 +2,10 @@
 
 If a column is dictionary-encoded, every deterministic function of that column alone runs on its dictionary. If it is
 not, an expensive function (a pattern, a date format) encodes it, provided that a sample shows enough repetition. The
-result stays encoded for the functions that follow.
+result stays encoded for subsequent functions.
 
-Batches of one row group share a dictionary. Results for it are cached for the next batch, and reused if that has the
-same values and constants.
+Batches of one row group share a dictionary. Results for it are cached for the next batch, and reused if it has the same
+values and constants.
 
 The dictionary may contain values that no row uses, so a function that fails on it is run again over the rows.
 """
@@ -29,11 +29,12 @@ _ROWS_MIN = 1024
 _SAMPLE_ROWS = 2048
 _SAMPLE_PLACES = np.random.default_rng(17).random(_SAMPLE_ROWS)
 _REPEATS_MIN = 2.0
-"""Rows per distinct value required: encoding costs about as much as a cheap function."""
+"""Required rows per distinct value: encoding costs about as much as a cheap function."""
 
 
 def dictionary_of(frame: Frame, slot: int, *, is_expensive: bool) -> pa.DictionaryArray | None:
-    """The slot's values dictionary-encoded, if they are, or if encoding them pays off for an expensive function."""
+    """The slot's values as a dictionary array, if they are encoded, or if encoding pays off for an expensive
+    function."""
     value = frame.value(slot)
     if isinstance(value, pa.DictionaryArray):
         return value
@@ -55,7 +56,7 @@ def repeats_enough(values: pa.Array) -> bool:
     """
     rows = len(values)
     size = min(_SAMPLE_ROWS, rows)
-    # One row per stretch, at irregular offsets: periodic data must not bias the sample.
+    # One row per interval, at irregular offsets: periodic data must not bias the sample.
     places = (np.arange(size) + _SAMPLE_PLACES[:size]) * (rows / size)
     sample = values.take(pa.array(places.astype(np.int64)))
     different = pc.count_distinct(sample, mode="all").as_py()
@@ -67,7 +68,7 @@ def repeats_enough(values: pa.Array) -> bool:
 
 
 def distinct_values(dictionary: pa.DictionaryArray) -> tuple[pa.Array, pa.Array]:
-    """The values to evaluate, and the index of each row's value. If rows are NULL, NULL is one of the values."""
+    """The values to evaluate, and the index of each row's value. If any row is NULL, the values include NULL."""
     values, codes = dictionary.dictionary, dictionary.indices
     if codes.null_count:
         values = pa.concat_arrays([values, pa.nulls(1, values.type)])
@@ -93,12 +94,12 @@ def cached_result(frame: Frame, slot: int, arguments: Sequence[Value], *, is_exp
     # Comparing all values is cheaper than looking them up.
     if not is_expensive and not kinds.is_string(result.type):
         return None
-    # Row groups have the same values in another order: looking them up is cheaper than most functions.
+    # Row groups have the same values in different order: looking them up is cheaper than most functions.
     places = _places(frame, values, values_before)
     if places.null_count:
         return None
     result = result.take(places)
-    if len(values) >= len(values_before):  # for the batches of this row group that follow
+    if len(values) >= len(values_before):  # for the following batches of this row group
         cache_result(frame, slot, arguments, result)
     return result
 
@@ -130,7 +131,7 @@ def _is_same(argument: Value, other: Value) -> bool:
 
 
 def expand(results: pa.Array, codes: pa.Array) -> pa.Array:
-    """Results per value as results per row: text stays dictionary-encoded, fixed-width types are decoded."""
+    """Expands results per value to results per row: strings stay dictionary-encoded, fixed-width types are decoded."""
     if kinds.is_string(results.type) or kinds.is_binary(results.type):
         return pa.DictionaryArray.from_arrays(codes, results, safe=False)  # the codes are within the dictionary
     if kinds.is_boolean(results.type) and not results.null_count:

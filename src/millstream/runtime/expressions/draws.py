@@ -5,8 +5,8 @@ operator, the subtask, the epoch and the position of the row in the operator's i
 distinguished by their order in the statement.
 
 A call with a constant seed reproduces Java's generator: each subtask starts a sequence from the seed and continues it
-from batch to batch. Operators that store sequences (`random_sequences`) continue them across epochs and restarts;
-elsewhere the sequence starts again every epoch.
+from batch to batch. Operators that store sequences (`random_sequences`) continue them across epochs and restarts; in
+others the sequence restarts every epoch.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ _NUMBERS_A_BLOCK = 4  # numbers per Philox step
 
 
 class Draws:
-    """The random numbers of an operator's subtask. `begin` starts an epoch, `next_batch` a batch of `rows` rows."""
+    """The random numbers of one subtask of an operator. `begin` starts an epoch, `next_batch` a batch of `rows`
+    rows."""
 
     def __init__(self, *names: object) -> None:
         self._names = names
@@ -45,7 +46,7 @@ class Draws:
         return self.sequences.setdefault((place, seed), JavaRandom(seed))
 
     def generator(self, numbers_a_row: int = 1) -> np.random.Generator:
-        """A generator for the next call of the statement, positioned at the first row of the batch.
+        """A generator for the next call in the statement, positioned at the first row of the batch.
 
         >>> whole, parts = Draws("job", "uid", 0), Draws("job", "uid", 0)
         >>> whole.next_batch(3)

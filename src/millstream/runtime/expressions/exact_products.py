@@ -3,9 +3,9 @@
     0.908 * price > 1000000                     price > 1101321
     CAST(0.908 * price AS DECIMAL(23, 3))       0.908 * price, of that type from the start
 
-Both hold if the product is a decimal that keeps all its digits and has room for the largest of them. The constant is
-then divided once instead of multiplying every number, and rounded to the side that preserves the result. NULL stays
-NULL. Other forms, and bounds outside the column's type, are left unchanged.
+Both rewrites are valid if the product's type represents every product exactly. The bound is then divided once instead
+of multiplying every number, and rounded in the direction that preserves the result. NULL stays NULL. Other forms, and
+bounds outside the column's type, are left unchanged.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ROUNDED: dict[str, Callable[[Fraction], int]] = {
 
 
 def simplify_product(expression: RowExpression) -> RowExpression:
-    """An equivalent simplify_product expression, or the expression itself. Considers only the outermost call."""
+    """An equivalent simpler expression, or the expression itself. Considers only the outermost call."""
     if not isinstance(expression, Call):
         return expression
     if expression.function == "CAST":
@@ -39,7 +39,7 @@ def simplify_product(expression: RowExpression) -> RowExpression:
 
 
 def _column_comparison(comparison: Call) -> Call:
-    """The comparison of the column itself, if it compares a multiple of it."""
+    """The equivalent comparison of the column itself, if the expression compares a multiple of it."""
     left, right = comparison.arguments
     function = comparison.function
     if isinstance(left, Literal):
@@ -85,7 +85,7 @@ def _multiple(product: RowExpression) -> tuple[Fraction, RowExpression] | None:
 
 
 def _before_widening(value: RowExpression) -> RowExpression:
-    """The operand of a decimal cast that only adds digits before or after the point, or else the value itself."""
+    """The operand of a decimal cast that only adds integer or fractional digits, or else the value itself."""
     if not isinstance(value, Call) or value.function != "CAST" or not isinstance(value.type, DecimalType):
         return value
     narrow, wide = value.arguments[0].type, value.type

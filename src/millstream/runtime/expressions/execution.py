@@ -1,4 +1,4 @@
-"""Executes steps on a frame and turns their failures into errors that name the row.
+"""Executes steps on a frame and converts their failures to errors that name the row.
 
 A kernel reports the position of the first row without a result; this module maps it to the row of the batch, the
 expression as SQL, and the values. If a kernel fails without a position, it is run again row by row to locate the row.
@@ -37,7 +37,7 @@ def run_block(frame: Frame, block: Block) -> Value:
 
 
 def run_coded_block(frame: Frame, block: Block) -> Value:
-    """Evaluates a block for the rows of a frame; text may be dictionary-encoded."""
+    """Evaluates a block for the rows of a frame; strings may be dictionary-encoded."""
     run_steps(frame, block.steps)
     return frame.value(block.result)
 
@@ -99,7 +99,7 @@ def _run_by_distinct(step: KernelStep, frame: Frame, slot: int) -> Value | None:
     except MemoryError:
         raise
     except (EvaluationError, pa.ArrowException, ArithmeticError, ValueError):
-        # The failing dictionary value may belong to no row: evaluate the rows themselves.
+        # The failing dictionary value may not occur in any row: evaluate the rows themselves.
         return None
     if isinstance(result, pa.Scalar):
         return result
@@ -113,7 +113,7 @@ def _run_over(step: KernelStep, frame: Frame, arguments: Sequence[Value], rows: 
         raise LookupError(f"the function {step.call.function} has no kernel")
     try:
         return _cast_result(kernel(_context(step, frame, rows), *arguments), step.call)
-    except MemoryError:  # Arrow's is an ArrowException too, but not caused by a row
+    except MemoryError:  # Arrow's MemoryError is an ArrowException too, but is not caused by a row
         raise
     except EvaluationError as problem:
         raise _error(step.call, str(problem), frame, arguments, problem.row) from None
@@ -135,7 +135,7 @@ def _cast_result(result: Value, call: Call) -> Value:
 def _first_problem(
     step: KernelStep, frame: Frame, arguments: Sequence[Value], rows: int, problem: Exception
 ) -> tuple[int, str]:
-    """The first row that fails on its own, and its message. Slow, but runs only after a failure."""
+    """The first row that fails when evaluated alone, and its message. Slow, but runs only after a failure."""
     kernel = KERNELS[step.call.function]
     for row in range(rows):
         single = [each if isinstance(each, pa.Scalar) else each[row : row + 1] for each in arguments]
@@ -153,8 +153,8 @@ def _error(call: Call | UserCall, message: str, frame: Frame, arguments: Sequenc
 
 
 def value_at(argument: Value, row: int) -> Any:
-    """The Python value of a row for an error message. For values that Python cannot represent: Arrow's number, or the
-    type of the nested value."""
+    """The Python value of a row for an error message. If Python cannot represent it, Arrow's number, or the type of the
+    nested value."""
     value = argument if isinstance(argument, pa.Scalar) else argument[row]
     try:
         return value.as_py()

@@ -29,7 +29,7 @@ class ExpressionError(MillstreamError):
 
 
 def shown_call(name: str, values: Sequence[Any]) -> str:
-    """A call as text, with its values.
+    """Formats a call with its values.
 
     >>> shown_call("split", ("a b", None))
     "split('a b', NULL)"

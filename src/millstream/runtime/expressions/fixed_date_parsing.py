@@ -1,8 +1,8 @@
-"""Parses columns of text by a pattern of digits, without a Python call per text.
+"""Parses string columns by a pattern of digits, without a Python call per string.
 
-Handles only the plain case: text of exactly the pattern's length, digits at the positions of digits, every number in
-its range, years from 1600. For these, Java's strict and lenient parsers and the SQL format agree. Strings not marked as
-`parsed` are left to the value-by-value implementation (`java_date_parsing`, `standard_dates`).
+Handles only the plain case: strings of exactly the pattern's length, digits at the positions of digits, every number in
+its range, years from 1600. For these strings, Java's strict and lenient parsers and the SQL format agree. Strings not
+marked as `parsed` are left to the value-by-value implementation (`java_date_parsing`, `standard_dates`).
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _lengths(texts: pa.Array) -> npt.NDArray[np.int32]:
 
 
 def _lines(texts: pa.Array, places: npt.NDArray[np.intp], width: int) -> Bytes:
-    """The bytes of the strings at some places, a matrix row each."""
+    """The bytes of the strings at these rows, as a matrix."""
     offsets = _offsets(texts)
     data = np.frombuffer(texts.buffers()[2], np.uint8)
     if len(places) == len(texts):
@@ -119,7 +119,7 @@ def _clocks(numbers: dict[str, Int64s]) -> tuple[Int64s, Bools]:
     in_range = (year >= 1600) & (month >= 1) & (month <= 12) & (hour < 24) & (minute < 60) & (second < 60)
     month = np.clip(month, 1, 12)
     in_range &= (day >= 1) & (day <= month_days(year, month))
-    # Nanoseconds end in 2262; the value-by-value implementation handles later years with Python's integers.
+    # 64-bit nanoseconds overflow in 2262; the value-by-value implementation handles later years with Python's integers.
     in_range &= (year >= 1678) & (year < 2262)
     days = days_of_civil(year, month, day)
     seconds = days * 86_400 + hour * 3600 + minute * 60 + second

@@ -1,7 +1,8 @@
 """A frame holds the values of slots for some rows: all rows of a batch, or the rows of its parent that reached a block.
 
-A slot that a frame has not filled is taken from its parent on first use, for the frame's rows only, so columns that no
-surviving row needs are never copied. Text in a slot may be dictionary-encoded; `decoded` returns it as kernels expect.
+A slot that a frame has not filled is taken from its parent on first use, only for the frame's rows, so columns that no
+surviving row needs are never copied. Strings in a slot may be dictionary-encoded; `decoded` returns them as kernels
+expect.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class Frame:
         return self._indices
 
     def origin(self, row: int) -> int:
-        """The row number in the batch of a row of this frame."""
+        """The row number in the batch for a row of this frame."""
         frame: Frame | None = self
         while frame is not None and frame.selection is not None:
             row = int(frame.selection[row])

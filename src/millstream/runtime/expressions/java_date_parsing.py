@@ -1,9 +1,9 @@
-"""Parses text by Java's date patterns: strictly like `DateTimeFormatter`, leniently like `SimpleDateFormat`.
+"""Parses strings by Java's date patterns: strictly like `DateTimeFormatter`, leniently like `SimpleDateFormat`.
 
-Both return local time in nanoseconds since 1970 (`Clock`), or None if the text does not match. The strict parser
-requires the whole text and exact numbers of digits, and adjusts an invalid day to the last of its month (30 February).
-The lenient one ignores trailing text, accepts fewer or more digits, and carries values beyond their range over into
-the next month, hour or year; before 15 October 1582 it uses the Julian calendar.
+Both return local time in nanoseconds since 1970 (`Clock`), or None if the string does not match. The strict parser must
+match the whole string with exact numbers of digits, and adjusts an invalid day (30 February) to the last day of its
+month. The lenient one ignores trailing characters, accepts fewer or more digits, and carries values beyond their range
+over into the next month, hour or year; before 15 October 1582 it uses the Julian calendar.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ DAY_NS = 86_400 * SECOND_NS
 
 
 class Clock(NamedTuple):
-    """The parsed local time in nanoseconds since 1970, and the offset in seconds if the text has one."""
+    """The parsed local time in nanoseconds since 1970, and the offset in seconds if the string has one."""
 
     nano: int
     offset: int | None = None
 
 
 class _Mismatch(Exception):
-    """The text does not match the pattern."""
+    """The string does not match the pattern."""
 
 
 @dataclass
 class _Text:
-    """The text and the position of the parser."""
+    """The string and the position of the parser."""
 
     text: str
     place: int = 0
@@ -77,7 +77,7 @@ _NAMED = {"M": MONTHS, "L": MONTHS, "E": DAYS}
 
 
 def read_strictly(parts: tuple[Part, ...], text: str) -> Clock | None:
-    """Parses text by a pattern of `DateTimeFormatter`; None if it does not match."""
+    """Parses a string by a pattern of `DateTimeFormatter`; None if it does not match."""
     source = _Text(text)
     fields: dict[str, int] = {}
     try:
@@ -119,7 +119,7 @@ def _section_end(parts: tuple[Part, ...], start: int) -> int:
 
 
 def _reserved_digits(parts: tuple[Part, ...], place: int) -> int:
-    """The number of digits required by the directly following parts, which this part must leave."""
+    """The number of digits that this part must leave for the directly following parts."""
     digits = 0
     for part in parts[place + 1 :]:
         is_fixed = (
@@ -159,7 +159,7 @@ def _read_part(part: Part, reserved: int, source: _Text, fields: dict[str, int])
 
 
 def _left(source: _Text, reserved: int, fewest: int) -> int:
-    """The number of digits of a run that may be consumed without the reserved ones."""
+    """The number of digits of a run that may be consumed, excluding the reserved ones."""
     run = re.compile(r"[0-9]*").match(source.text, source.place)
     assert run is not None
     return max(fewest, len(run.group()) - reserved)
@@ -258,8 +258,8 @@ _LENIENT_NUMBERS = "yMLdDHkKhmsSuF"
 
 
 def read_leniently(parts: tuple[Part, ...], text: str, this_year: int) -> Clock | None:
-    """Parses text by a pattern of `SimpleDateFormat`; None if it does not match. Two-digit years lie between 80 years
-    before `this_year` and 20 after."""
+    """Parses a string by a pattern of `SimpleDateFormat`; None if it does not match. Two-digit years are between 80
+    years before `this_year` and 20 years after it."""
     source = _Text(text)
     fields: dict[str, int] = {}
     try:
@@ -334,7 +334,7 @@ def _read_zone(source: _Text) -> int:
 
 
 def _carry_over(fields: dict[str, int]) -> Clock:
-    """Fields beyond their range carry over into the next."""
+    """Carries values beyond a field's range over into the next field."""
     year = fields.get("y", 1970)
     year = 1 - year if fields.get("G") == 0 else year
     months = year * 12 + (1 if "D" in fields and "M" not in fields else fields.get("M", 1)) - 1

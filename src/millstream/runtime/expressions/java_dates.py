@@ -1,10 +1,9 @@
 """Parses Java's date patterns into parts, and formats an instant by them.
 
 Java has two classes for patterns, and Flink uses both: `DateTimeFormatter` for timestamps (DATE_FORMAT, TO_TIMESTAMP),
-`SimpleDateFormat` for seconds and text (FROM_UNIXTIME, UNIX_TIMESTAMP, CONVERT_TZ, TO_DATE with a format). Their
-letters overlap but differ in meaning: u is the year in one and the day of the week in the other. Patterns that Java
-rejects raise `PatternError`. Names are English, and weeks those of the United States, as in a Flink with the US
-locale.
+`SimpleDateFormat` for seconds and strings (FROM_UNIXTIME, UNIX_TIMESTAMP, CONVERT_TZ, TO_DATE with a format). Some
+letters differ in meaning: u is the year in the first class and the day of the week in the second. Patterns that Java
+rejects raise `PatternError`. Names are English, and weeks follow United States rules, as in Flink with the US locale.
 """
 
 from __future__ import annotations
@@ -94,7 +93,7 @@ def pattern_parts(pattern: str, reader: Reader) -> tuple[Part, ...]:
 
 
 def _read_quoted(pattern: str, place: int) -> tuple[str, int]:
-    """The text between quotes, or a quote itself for two adjacent ones; and its end."""
+    """The text between quotes, or a quote for two adjacent quotes; and the end position."""
     if pattern[place : place + 2] == "''":
         return "'", place + 2
     text = ""
@@ -133,7 +132,7 @@ class Moment:
 
     @cached_property
     def date(self) -> tuple[int, int, int]:
-        """Year, month, day."""
+        """The year, month and day."""
         parts = (julian_civil if self.is_julian else civil)(np.array([self.day], np.int64))
         return int(parts[0][0]), int(parts[1][0]), int(parts[2][0])
 
@@ -183,7 +182,7 @@ def format_moment(parts: tuple[Part, ...], moment: Moment, reader: Reader) -> st
 
 
 def _numbers(letter: str, moment: Moment) -> int | None:
-    """The number for a letter that has the same meaning in both classes."""
+    """The number for a letter with the same meaning in both classes."""
     seconds = moment.second_of_day
     hour = seconds // 3600
     plain = {

@@ -15,7 +15,7 @@ _COUNT_DIGITS_MAX = 6
 
 
 class JavaFormatError(ValueError):
-    """Java rejects this format, or this argument for it."""
+    """Java rejects this format, or an argument of it."""
 
 
 def java_format(template: str, values: tuple[Any, ...], texts: tuple[str, ...]) -> str:
@@ -105,7 +105,7 @@ def _format_fraction(value: Any, kind: str, flags: str, width: str | None, digit
     if value != value or value in (float("inf"), float("-inf")):
         name = "NaN" if value != value else "Infinity"
         return _add_sign(value < 0, name, flags.replace("0", ""), width)
-    # Java rounds the decimal text of the number half up.
+    # Java rounds the decimal representation of the number half up.
     exact = decimal.Decimal(repr(abs(value)))
     if kind == "g":
         digits = max(digits, 1)

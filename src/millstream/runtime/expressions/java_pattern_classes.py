@@ -1,6 +1,6 @@
 r"""Parses characters and character classes of Java's patterns (`\x41`, `\d`, `\p{Lu}`, `[a-z&&[^aeiou]]`) to sets.
 
-`Cursor` is a position in a pattern; all parsers of parts advance it and report errors at its position.
+`Cursor` is a position in a pattern; all parsers advance it and report errors at its position.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 r"""Translates a Java pattern for Python's `re` and for RE2 in one pass; see `java_patterns` for the reasons.
 
-Recursive descent: alternatives of sequences of atoms with quantifiers. Flags hold until the end of their group. Every
-atom is written so that a following quantifier applies to all of it.
+A recursive-descent parser: alternatives contain sequences of atoms with quantifiers. Flags apply until the end of their
+group. Every atom is written so that a following quantifier applies to all of it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _COUNT_MAX = 2**31 - 1
 
 
 class Reader(Cursor):
-    """A parser of one pattern, with its output and its knowledge of groups."""
+    """A parser of one pattern, with its output and the groups seen so far."""
 
     def __init__(self, source: str) -> None:
         super().__init__(_QUOTED.sub(_unquote, source))
@@ -87,7 +87,7 @@ class Reader(Cursor):
             bars.append(len(self.python))
             self.write("|")
             flags = self.sequence(flags)
-        if bars:  # a group in one alternative does not participate in a match of another
+        if bars:  # a group in one alternative does not participate in a match of another alternative
             self.uncertain.update(range(first_group, self.group_count + 1))
         return bars
 
@@ -145,7 +145,7 @@ class Reader(Cursor):
             self.write(text + "?" if self.accept("?") else text)
 
     def count(self, digits: str) -> int:
-        """Parses a number of repetitions without computing very long numbers."""
+        """Parses a repetition count without computing very long numbers."""
         number = int(digits.lstrip("0")[:11] or "0")
         if number > _COUNT_MAX:
             self.fail(f"more than {_COUNT_MAX} repetitions")
@@ -281,7 +281,7 @@ class Reader(Cursor):
             self.fail(f"\\{letter} has no meaning", self.at - 2)
 
     def back_reference(self, digits: str, flags: Flags) -> None:
-        """Parses a group number; further digits belong to it as long as the group exists."""
+        """Parses a group number; it includes further digits as long as the group exists."""
         group = int(digits)
         while "0" <= (self.peek() or "x") <= "9" and group * 10 + int(self.peek()) <= self.group_count:
             group = group * 10 + int(self.next())

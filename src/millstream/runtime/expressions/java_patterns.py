@@ -1,13 +1,14 @@
 r"""Java's regular expressions, as used by Flink's functions, translated for the available engines.
 
 A pattern is parsed once and translated twice: for RE2, which Arrow runs over a whole column, and for Python's `re`,
-which supports constructs that RE2 lacks (look-around, back-references, possessive quantifiers). Both translations mean
-exactly what Java means: classes are computed as sets of characters, case-insensitive letters are written in both cases,
-`.`, `^` and `$` are expanded, so that no flag is passed to either engine. `JavaPattern.re2` is None if RE2 cannot
-express the pattern; two conditions (`needs_plain_lines`, `needs_ascii`) restrict the strings for which RE2 is exact.
+which supports constructs that RE2 lacks (look-around, back-references, possessive quantifiers). Both translations have
+exactly Java's semantics: classes are computed as sets of characters, case-insensitive letters are written in both
+cases, and `.`, `^` and `$` are expanded, so that no flags are passed to the engines. `JavaPattern.re2` is None if RE2
+cannot express the pattern; two conditions (`needs_plain_lines`, `needs_ascii`) restrict the strings for which RE2 is
+exact.
 
-A pattern that Java rejects raises `PatternError` with the position. One that Java accepts but neither engine supports
-(`\X`, `\G`, a look-behind of many lengths) raises `UnsupportedPattern`, because NULL would be a wrong result.
+A pattern that Java rejects raises `PatternError` with the position. A pattern that Java accepts but neither engine
+supports (`\X`, `\G`, a look-behind of many lengths) raises `UnsupportedPattern`, because NULL would be a wrong result.
 """
 
 from __future__ import annotations
@@ -48,11 +49,12 @@ class JavaPattern:
 
     @cached_property
     def may_be_empty(self) -> bool:
-        """Whether it can match the empty text."""
+        """Whether it can match the empty string."""
         return bool(self.compiled.fullmatch("")) or _least_width(self.python) == 0
 
     def for_re2(self, group: int | None = None) -> str | None:
-        """The pattern for RE2 without capturing groups, or with one, named `found`. None: not supported by RE2."""
+        """The pattern for RE2 without capturing groups, or with a single one, named `found`. None: not supported by
+        RE2."""
         if self.re2 is None or (group and group not in self.certain_groups):
             return None
         opened = {group: "(?P<found>"}

@@ -1,8 +1,8 @@
 """Java's `java.util.Random`, vectorised, for RAND(seed) and RAND_INTEGER(seed, bound) as in Flink.
 
-The generator is a 48-bit linear congruential one: its n-th state follows from the first by one multiplication and one
-addition with precomputed constants, so columns are generated without a loop over rows. Only an integer that Java
-rejects and draws again, to avoid bias, makes the rest of a column a loop.
+The generator is a 48-bit linear congruential one: its n-th state is computed from the first by one multiplication and
+one addition with precomputed constants, so columns are generated without a loop over rows. Only if Java rejects an
+integer and draws again, to avoid bias, the rest of the column needs a loop.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class JavaRandom:
         result, is_accepted = _below(self._states(len(bounds)), bounds)
         if is_accepted.all():
             return result
-        # Java draws again after a rejected number, which shifts all that follow by one.
+        # Java draws again after a rejected number, which shifts all subsequent numbers by one.
         self.state = before
         return np.array([self._integer(bound) for bound in bounds.tolist()], np.int64)
 

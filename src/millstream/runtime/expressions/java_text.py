@@ -1,7 +1,8 @@
-"""Properties of Java's strings that are visible in Flink's results: UTF-16 units, names of charsets, numbers in text.
+"""Properties of Java's strings that are visible in Flink's results: UTF-16 units, names of charsets, numbers in
+strings.
 
-Most of Flink's functions count characters. A few (LPAD, OVERLAY, SPLIT by the empty text) work on Java's String, which
-counts an emoji as two units; an unpaired surrogate is written as `?` when it leaves Java.
+Most of Flink's functions count characters. A few (LPAD, OVERLAY, SPLIT by the empty string) operate on Java's String,
+which counts an emoji as two units; an unpaired surrogate is written as `?` when Java encodes the string.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def units_of(text: str) -> str:
 
 
 def of_units(units: str) -> str:
-    """The text of UTF-16 units; unpaired surrogates become question marks.
+    """The string of these UTF-16 units; unpaired surrogates become question marks.
 
     >>> of_units(units_of("a😀")), of_units(units_of("a😀")[:2])
     ('a😀', 'a?')

@@ -28,7 +28,8 @@ _MISSING = object()
 
 @dataclass(frozen=True)
 class Filter:
-    """A disjunction of conjunctions of tests: path names, operator and constant; no operator tests for existence."""
+    """A disjunction of conjunctions of tests, each with path names, operator and constant; without an operator it tests
+    for existence."""
 
     alternatives: tuple[tuple[tuple[tuple[str, ...], str, Any], ...], ...]
 

@@ -1,9 +1,9 @@
 """JSON paths, `lax $.a[0].b`, as in Flink's functions.
 
-A path is **definite** if it can match one value only: names and single indexes. Its result is that value. The result
-of any other path (`*`, `..`, slices, lists of indexes, filters) is the array of its matches. In `strict` mode, the
-default, a definite step without a match is an error; in `lax` mode the result is missing. After the first indefinite
-step nothing is an error: values that do not match are omitted.
+A path is **definite** if it can match only one value: it consists of names and single indexes. Its result is that
+value. The result of any other path (`*`, `..`, slices, lists of indexes, filters) is the array of its matches. In
+`strict` mode, the default, a definite step without a match is an error; in `lax` mode the result is missing. After the
+first indefinite step no error is raised: values that do not match are omitted.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class JsonPath:
         return all(step.is_definite for step in self.steps)
 
     def find(self, document: Any) -> Any:
-        """The match in a document, or MISSING; raises `JsonError` if a strict path has none.
+        """The match in a document, or MISSING; raises `JsonError` if a strict path does not match.
 
         >>> json_path("$.a[*].b").find({"a": [{"b": 1}, {"c": 2}]})
         [1]

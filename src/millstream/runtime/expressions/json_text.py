@@ -1,7 +1,7 @@
-"""Reads and writes JSON as Flink does: numbers with a point keep their digits, the last of duplicate keys counts, keys
-are sorted on output, and text after the first value is ignored.
+"""Reads and writes JSON as Flink does: numbers with a decimal point keep their digits, the last of duplicate keys
+counts, keys are sorted on output, and characters after the first value are ignored.
 
-Parsed values are dict, list, str, bool, None, int, and `Decimal` for numbers with a point or an exponent.
+Parsed values are dict, list, str, bool, None, int, and `Decimal` for numbers with a decimal point or an exponent.
 
 Nesting is limited to 1,000 levels, as in Flink, so that the result does not depend on the depth of the caller's stack.
 """
@@ -32,7 +32,7 @@ __all__ = [
 
 _Result = TypeVar("_Result")
 _LEVELS_MAX = 1_000
-# Reading uses one stack frame per level, writing two, in addition to the frames below.
+# Reading uses one stack frame per level, writing two, in addition to the caller's frames.
 _FRAMES = 5_000
 _BRACKETS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|[][{}]', re.DOTALL)
 
@@ -55,7 +55,7 @@ class WrittenNumber:
         return self.text
 
     def __eq__(self, other: object) -> bool:
-        return False  # never compares as a zero, whose sign would be dropped
+        return False  # never equals zero, since a zero's sign would be dropped
 
     __hash__ = object.__hash__
 
@@ -80,7 +80,7 @@ def check_nesting(text: str) -> None:
 
 class _ExtendedRecursion:
     """Raises Python's recursion limit, which all threads share, while deeply nested values are read or written. The
-    last thread to leave restores it, unless the program has set a limit of its own in the meantime."""
+    last thread to leave restores it, unless the program has changed the limit in the meantime."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

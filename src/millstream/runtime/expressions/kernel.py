@@ -3,11 +3,11 @@
 A kernel takes Arrow arrays of exactly the types its definition was bound to, all of one length, or a scalar for an
 argument that is constant. It returns an array of that length and of the Arrow type of the call's result; if all
 arguments are scalars, it may return a scalar. NULL is Arrow's null. For a value without a result (division by zero,
-malformed number) it raises `EvaluationError` with the position of the first such row; the program adds the expression
-and the record.
+malformed number) it raises `EvaluationError` with the position of the first failing row; the program adds the
+expression and the record.
 
-Kernels are pure except for `CallContext`. `kernel` registers them by name, one module per family; the same name in
-`references` is the slow, obvious implementation: a Python function of the values of one row.
+Kernels are pure except for `CallContext`. `kernel` registers them by name, one module per family; `references` has the
+slow, obvious implementation under the same name: a Python function of the values of one row.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class EvaluationError(Exception):
 @dataclass(frozen=True)
 class SessionFacts:
     """Inputs of functions beyond their arguments. `now_us`: the time of the epoch; `draws`: random numbers of the task,
-    None outside a task (then the machine's)."""
+    None outside a task (the machine's are then used)."""
 
     zone: str = "UTC"
     now_us: int = 0
@@ -135,7 +135,7 @@ def load_references() -> None:
 
 
 def _import_all(package: str) -> None:
-    """Imports every module of a package, a family each; the import registers its functions."""
+    """Imports every module of a package, one per family; the import registers its functions."""
     folder = importlib.import_module(package)
     for module in pkgutil.iter_modules(folder.__path__):
         importlib.import_module(f"{package}.{module.name}")

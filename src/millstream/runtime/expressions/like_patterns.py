@@ -1,7 +1,8 @@
 r"""Translates the patterns of LIKE and SIMILAR TO to Java's, as Flink does.
 
 `%` matches any characters including line terminators; `_` matches one character except a line terminator. There is no
-default escape. SIMILAR TO keeps the syntax that SQL and Java share and takes `$` and `\` literally; `.` is Java's.
+default escape. SIMILAR TO preserves the syntax common to SQL and Java and treats `$` and `\` literally; `.` has Java's
+meaning.
 """
 
 from __future__ import annotations

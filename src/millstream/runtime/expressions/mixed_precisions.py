@@ -1,7 +1,7 @@
 """Compares timestamps of different units exactly, in the coarser unit, because nanoseconds do not cover all years.
 
-A timestamp lies on a tick of the coarser unit or between two. It is < a tick if the preceding tick is, and <= a tick
-if the next tick is; it equals a tick only if it lies on it.
+A timestamp is on a tick of the coarser unit or between two ticks. It is < a tick if the preceding tick is, and <= a
+tick if the next tick is; it equals a tick only if it is exactly on it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BY_TICK: dict[str, tuple[Callable[[Value, Value], Value], bool]] = {
     "<=": (pc.less_equal, True),
     ">": (pc.greater, True),
 }
-"""The comparison to use on ticks, and whether it takes the next tick (True) or the preceding one."""
+"""The comparison of ticks, and whether it uses the next tick (True) or the preceding one."""
 
 
 def compare_times(function: str, left: Value, right: Value) -> Value:
@@ -46,7 +46,7 @@ def compare_times(function: str, left: Value, right: Value) -> Value:
 
 
 def _ticks(times: Value, type_: pa.TimestampType, is_next: bool) -> Value:
-    """The preceding or next tick of a coarser unit for each timestamp; on a tick, that tick."""
+    """The preceding or next tick of a coarser unit for each timestamp, or the tick that it is on."""
     step = _PER_SECOND[times.type.unit] // _PER_SECOND[type_.unit]
     column = pa.repeat(times, 1) if isinstance(times, pa.Scalar) else times
     numbers = column.view(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)

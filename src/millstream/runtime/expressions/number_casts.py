@@ -1,4 +1,5 @@
-"""Casts numeric columns to other numeric types, narrowing as Java and rounding as Flink. None: wider than 8 bytes."""
+"""Casts numeric columns to other numeric types, narrowing like Java and rounding like Flink. None: wider than 8
+bytes."""
 
 from __future__ import annotations
 
@@ -84,7 +85,7 @@ def decimal_to_integer(values: pa.Array, from_: DataType, to: DataType, session:
 
 
 def decimal_to_float(values: pa.Array, from_: DataType, to: DataType, session: SessionFacts) -> pa.Array | None:
-    """A single division of numbers that a double represents exactly is rounded correctly."""
+    """Uses a single division of numbers that a double represents exactly, which is correctly rounded."""
     assert isinstance(from_, DecimalType)
     whole = unscaled(values)
     if whole is None or from_.scale > 22 or magnitude(whole) > _EXACT_WHOLE:

@@ -1,7 +1,7 @@
-"""Formats numbers as Java does, and parses them from text as Flink does.
+"""Formats numbers as Java does, and parses strings as Flink does.
 
-A floating-point number has the fewest digits that identify it: plain from 0.001 to 10,000,000 (`123.0`), otherwise
-with an exponent (`1.0E7`). A decimal is written without an exponent, with all digits of its scale.
+A floating-point number has the fewest digits that identify it, without an exponent from 0.001 to 10,000,000 (`123.0`),
+otherwise with one (`1.0E7`). A decimal is written without an exponent, with all digits of its scale.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def decimal_text(number: decimal.Decimal) -> str:
 
 
 def parse_integer(text: str, type_: IntegralType) -> int:
-    """Parses an integer; digits after a point are checked and dropped."""
+    """Parses an integer; digits after a decimal point are checked and dropped."""
     trimmed = text.strip(_JAVA_BLANKS)
     match = _WHOLE.fullmatch(trimmed)
     if match is None or not (match[2] or match[3]):

@@ -1,7 +1,7 @@
 """Views numeric columns as numpy arrays without copying, and builds columns from arrays.
 
-The number under a NULL is undefined, so checks must consider valid rows only. Decimals appear as unscaled integers
-where these fit 8 bytes, which is nearly always; otherwise `unscaled` returns None.
+The number under a NULL is undefined, so checks must consider only valid rows. Decimals appear as unscaled integers if
+these fit 8 bytes, which they nearly always do; otherwise `unscaled` returns None.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def is_valid_row(valid: pa.Array | None, rows: int) -> npt.NDArray[np.bool_]:
 
 
 def booleans(column: pa.Array) -> npt.NDArray[np.bool_]:
-    """The values of a boolean column without NULL; unpacks bytes of eight, which is faster than Arrow bit by bit."""
+    """The values of a boolean column without NULL; unpacks whole bytes, which is faster than Arrow's bit by bit."""
     bits = column.buffers()[1]
     if bits is None or not len(column):
         return np.zeros(len(column), np.bool_)
@@ -94,7 +94,7 @@ def _bitmap(valid: pa.Array | None) -> pa.Buffer | None:
 
 
 def allocate(count: int, dtype: Any) -> Any:
-    """Allocates an array from Arrow's pool, which reuses memory; the system would clear new pages."""
+    """Allocates an array from Arrow's pool, which reuses memory; new pages would be zeroed by the system."""
     return np.frombuffer(pa.allocate_buffer(count * np.dtype(dtype).itemsize), dtype, count=count)
 
 

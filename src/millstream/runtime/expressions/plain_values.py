@@ -1,4 +1,5 @@
-"""Converts columns to Python values and back: arrays are lists, maps and multisets dicts, rows tuples, NULL is None."""
+"""Converts columns to Python values and back: arrays are lists, maps and multisets are dicts, rows are tuples, NULL is
+None."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ def python_values(column: pa.Array, type_: DataType) -> list[Any]:
 
 
 class _MapKey(dict[Any, Any]):
-    """A map used as a key of a map: hashable, equal to the dict of its entries, never changed."""
+    """A map used as a map key: hashable, equal to the dict of its entries, immutable."""
 
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(frozenset(self.items()))
@@ -91,7 +92,7 @@ def arrow_column(values: Sequence[Any], type_: DataType) -> pa.Array:
 
 
 def _plain(value: Any, type_: DataType) -> Any:
-    """A value as Arrow accepts it: a map as pairs, a row as a tuple."""
+    """A value in the form that Arrow accepts: a map as pairs, a row as a tuple."""
     if value is None:
         return None
     if isinstance(type_, RowType):

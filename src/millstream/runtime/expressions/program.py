@@ -1,8 +1,8 @@
 """A compiled program: expressions over the columns of a batch, computed for all rows at once.
 
-`run` computes the condition first, then the outputs for the rows that pass it, and takes only the columns they need.
-A subexpression shared by several expressions is computed once. A program is immutable data: it is pickled to tasks,
-and several threads may run one program.
+`run` computes the condition first, then the outputs for the rows that pass it, copying only the columns they need. A
+subexpression shared by several expressions is computed once. A program is immutable data: it is pickled and sent to
+tasks, and several threads may run one program.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Program:
         """Compute the outputs for the rows of these columns that pass the condition.
 
         `results` are the results of the previous batch, reused if this one has the same dictionaries.
-        `emit_dictionaries` allows text to be emitted dictionary-encoded."""
+        `emit_dictionaries` allows strings to be emitted dictionary-encoded."""
         if rows == 0:
             return Result([pa.nulls(0, type_) for type_ in self.output_types], None)
         load_kernels()
@@ -86,7 +86,7 @@ class Program:
 
 
 def _cast_input(column: pa.Array | pa.ChunkedArray, type_: pa.DataType) -> pa.Array:
-    """One array of exactly the declared type, or a dictionary of it, as kernels require. Nested types stay as is."""
+    """One array of exactly the declared type, or a dictionary of it, as kernels require. Nested types are unchanged."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     value_type = column.type.value_type if isinstance(column, pa.DictionaryArray) else column.type

@@ -1,8 +1,8 @@
 """Converts SQL values to the Python values that user-defined functions see, and results back.
 
-Numbers, text, dates and similar values are Arrow's Python values. Rows are `Row` objects with names, maps are dicts,
-arrays lists. A result must fit the declared type; the error names the first that does not. Numbers are converted as by
-PyFlink's coders: for an integer type the fraction is truncated, which is logged.
+Numbers, strings, dates and similar values are Arrow's Python values. Rows are `Row` objects with names, maps are dicts,
+arrays are lists. A result must fit the declared type; the error names the first that does not. Numbers are converted as
+by PyFlink's coders: for an integer type the fraction is truncated, which is logged.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = ["ResultMismatch", "column_of", "python_values", "rows_with_whole_numb
 
 
 class ResultMismatch(Exception):
-    """A value is not of the declared type; `row` says which."""
+    """A value is not of the declared type; `row` is its row."""
 
     def __init__(self, message: str, row: int) -> None:
         super().__init__(message)
@@ -45,7 +45,7 @@ class ResultMismatch(Exception):
 
 
 def python_values(value: Value, type_: DataType, rows: int) -> list[Any]:
-    """Converts a column, or one repeated value, to Python values."""
+    """Converts a column, or a repeated scalar, to Python values."""
     convert = _conversion(type_)
     if isinstance(value, pa.Scalar):
         single = value.as_py()
@@ -148,7 +148,7 @@ def _typed_array(values: Sequence[Any], type_: DataType, converts: bool) -> pa.A
 
 
 def _are_whole(kinds: Collection[type]) -> bool:
-    """Whether Arrow converts values of these types to integers without loss: it silently truncates fractions and
+    """Whether Arrow converts values of these types to integers without loss: Arrow silently truncates fractions and
     rejects booleans."""
     return all(kind is type(None) or (hasattr(kind, "__index__") and kind is not bool) for kind in kinds)
 

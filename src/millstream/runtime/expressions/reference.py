@@ -1,4 +1,4 @@
-"""Reference evaluation of expressions: the slow, obvious way, one row at a time, with Python values.
+"""Reference evaluation of expressions: slow and obvious, one row at a time, with Python values.
 
 `program` must compute the same; tests compare the two on random expressions. Values are Arrow's Python values: rows
 are dicts, maps are lists of pairs.

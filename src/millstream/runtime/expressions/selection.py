@@ -2,7 +2,7 @@
 
 An argument that may fail, is expensive, or calls a user-defined function is a block with steps, which run only on the
 rows that reach it: `CASE WHEN x <> 0 THEN 1 / x END` never divides by zero. Cheap and safe arguments are computed for
-all rows beforehand and only selected from.
+all rows beforehand; the function only selects from them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RunBlock = Callable[[Frame, Block], Value]
 """Runs a block in a frame and returns its result, with dictionaries decoded."""
 Bools = npt.NDArray[np.bool_]
 Piece = tuple[Int64s, Value, bool]
-"""Row positions, their value, and whether it covers all rows of the frame (else only these)."""
+"""Row positions, their value, and whether the value covers all rows of the frame (else only these)."""
 
 
 def true_rows(condition: Value, rows: int) -> Int64s | None:
@@ -58,7 +58,7 @@ def run_logic(step: LogicStep, frame: Frame, run: RunBlock) -> Value:
             result = combine(result, run(frame, block))
             continue
         value = run(frame.selected(open_rows), block)
-        # Decided rows get NULL, which does not change them: FALSE AND NULL is FALSE.
+        # Decided rows get NULL, which does not change the result: FALSE AND NULL is FALSE.
         result = combine(result, assemble(frame.rows, [(open_rows, value, False)], pa.bool_()))
     return result
 
@@ -69,7 +69,7 @@ def _is_decided(result: Value, rows: int, is_and: bool) -> Bools:
 
 
 def run_case(step: CaseStep, frame: Frame, run: RunBlock, run_coded: RunBlock) -> Value:
-    """The value of the first branch whose condition is TRUE. Text may be dictionary-encoded (by `run_coded`)."""
+    """The value of the first branch with a TRUE condition. Strings may be dictionary-encoded (by `run_coded`)."""
     if len(step.branches) == 1 and step.otherwise is not None:
         simple = _choose_of_two(step, frame, run)
         if simple is not None:
@@ -88,7 +88,7 @@ def run_case(step: CaseStep, frame: Frame, run: RunBlock, run_coded: RunBlock) -
 
 
 def _choose_of_two(step: CaseStep, frame: Frame, run: RunBlock) -> Value | None:
-    """Chooses between two computed values of a fixed width with Arrow's if_else, which is faster."""
+    """Chooses between two computed fixed-width values with Arrow's if_else, which is faster."""
     (condition, value), otherwise = step.branches[0], step.otherwise
     assert otherwise is not None
     if condition.steps or value.steps or otherwise.steps or not _is_fixed_width(step.type.arrow):
@@ -104,7 +104,7 @@ def _is_fixed_width(type_: pa.DataType) -> bool:
 
 
 def _hits(condition: Block, frame: Frame, pending: Bools, run: RunBlock) -> Bools:
-    """The rows that no earlier branch matched and whose condition is TRUE."""
+    """The rows with a TRUE condition that no earlier branch matched."""
     if not condition.steps or pending.all():
         return is_true(run(frame, condition), frame.rows) & pending
     rows = np.flatnonzero(pending)
@@ -146,7 +146,7 @@ def run_coalesce(step: CoalesceStep, frame: Frame, run: RunBlock) -> Value:
 
 
 def assemble(rows: int, pieces: list[Piece], type_: pa.DataType) -> pa.Array:
-    """Assembles a column from pieces; uncovered rows are NULL. Text of dictionaries and constants stays encoded."""
+    """Assembles a column from pieces; uncovered rows are NULL. Strings of dictionaries and constants stay encoded."""
     pieces = [piece for piece in pieces if len(piece[0])]
     if kinds.is_string(type_) and all(isinstance(value, pa.Scalar | pa.DictionaryArray) for _, value, _ in pieces):
         return _assemble_codes(rows, pieces, type_)
@@ -177,7 +177,7 @@ def assemble(rows: int, pieces: list[Piece], type_: pa.DataType) -> pa.Array:
 
 
 def _assemble_codes(rows: int, pieces: list[Piece], type_: pa.DataType) -> pa.Array:
-    """Assembles dictionaries and constants into one dictionary array without copying text."""
+    """Assembles dictionaries and constants into one dictionary array without copying strings."""
     codes = np.full(rows, -1, np.int32)
     dictionaries: list[pa.Array] = []
     offset = 0

@@ -1,7 +1,7 @@
 """Parses dates and timestamps in the SQL format, Flink's default without a pattern.
 
 `parse_date` implements CAST(text AS DATE), `parse_timestamp` CAST(text AS TIMESTAMP); both return None for malformed
-text. `parse_sql_time` parses as JDBC does, Flink's fallback for text that does not match a pattern.
+strings. `parse_sql_time` parses as JDBC does, Flink's fallback for strings that do not match a pattern.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def check_precision(digits: int, row: int = 0) -> None:
 
 
 def _small(digits: str) -> int:
-    """Parses a number; more than nine digits yield a ten-digit one, which exceeds every year, month and day."""
+    """Parses a number; more than nine digits yield a ten-digit number, which exceeds every year, month and day."""
     return int(digits.strip().lstrip("0")[:10] or "0")
 
 
@@ -71,7 +71,7 @@ def parse_timestamp(text: str) -> int | None:
 
 
 def parse_sql_time(text: str) -> int | None:
-    """Nanoseconds since 1970 as JDBC parses local time: days and hours beyond their range carry over."""
+    """Nanoseconds since 1970 of local time, parsed as in JDBC: days and hours beyond their range carry over."""
     match = _JDBC.fullmatch(text.strip())
     if match is None:
         return None

@@ -1,8 +1,8 @@
-"""The steps of a program, each of which reads slots and fills one. Frozen data, created by `compile`.
+"""The steps of a program, each of which reads slots and fills one slot. They are frozen data, created by `compile`.
 
-A **slot** is a number: columns of the input occupy the first, constants the next, then one per step. A **block** is a
-list of steps that run only on the rows that reach them, and the slot of their result. A block without steps refers to
-a slot that is filled for all rows.
+A **slot** is a number: input columns have the first slots, constants the next, followed by one slot per step. A
+**block** is a list of steps that run only on the rows that reach them, and the slot of their result. A block without
+steps refers to a slot that is filled for all rows.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ class Block:
 
 @dataclass(frozen=True)
 class KernelStep(Step):
-    """A built-in function. Runs over the dictionary of its only varying column if there is one or `is_expensive`."""
+    """A built-in function. Runs over the dictionary of its only varying column if the column is encoded or the function
+    `is_expensive`."""
 
     call: Call
     arguments: tuple[int, ...]
@@ -50,7 +51,7 @@ class UserStep(Step):
 
 @dataclass(frozen=True)
 class LogicStep(Step):
-    """AND or OR. Rows decided by an earlier block do not reach the later ones."""
+    """AND or OR. Rows decided by an earlier block do not reach later blocks."""
 
     blocks: tuple[Block, ...]
     is_and: bool

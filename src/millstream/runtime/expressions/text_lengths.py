@@ -1,6 +1,6 @@
 """Bounds the lengths of strings that functions produce from a number, as in REPEAT('a', 2000000000).
 
-`check_length` bounds one text, `check_lengths` also the total of a batch, before any text is produced.
+`check_length` bounds one string, `check_lengths` also the total of a batch, before any string is produced.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from millstream.runtime.expressions.kernel import EvaluationError, Value
 __all__ = ["TEXT_CHARS_MAX", "check_length", "check_lengths"]
 
 TEXT_CHARS_MAX = 1 << 24
-_BATCH_CHARS_MAX = (1 << 31) - 1  # of strings in one Arrow array
+_BATCH_CHARS_MAX = (1 << 31) - 1  # total length of the strings in one Arrow array
 
 
 def check_length(function: str, chars: int, row: int = 0) -> None:
@@ -25,7 +25,7 @@ def check_length(function: str, chars: int, row: int = 0) -> None:
 
 
 def check_lengths(function: str, chars: Value, rows: int) -> None:
-    """Checks the lengths of a column, or of one value for all rows, and their total."""
+    """Checks the lengths in a column (or of a repeated scalar), and their total."""
     longest = pc.max(chars).as_py() if isinstance(chars, pa.Array) else chars.as_py()
     if longest is None:
         return

@@ -1,8 +1,8 @@
 """Converts columns of times to integers and back, for all kernels of times.
 
-A **tick** is the unit a column counts in: days for DATE, milliseconds for TIME and intervals, the unit of its precision
-for a timestamp. `ticks` returns the numbers of a column (a single number of a scalar, which numpy broadcasts) with a
-mask of valid rows; `column` builds a column from numbers. Numbers under NULL are arbitrary.
+A **tick** is the unit in which a column counts: days for DATE, milliseconds for TIME and intervals, the unit of its
+precision for a timestamp. `ticks` returns the numbers of a column (a single number of a scalar, which numpy broadcasts)
+with a mask of valid rows; `column` builds a column from numbers. Numbers under NULL are arbitrary.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def ticks(value: Value) -> Ticks:
     if not pa.types.is_integer(value.type):
         value = value.view(pa.int32() if width == 32 else pa.int64())
     if valid is not None:
-        # NULLs get a value that occurs: kernels choose by the range of the numbers, which must stay narrow.
+        # NULLs get a value that occurs: kernels depend on the range of the numbers, which must stay narrow.
         value = pc.fill_null(value, value[int(np.argmax(valid))] if valid.any() else 0)
     return Ticks(value.to_numpy(zero_copy_only=False).astype(np.int64, copy=False), valid)
 
@@ -69,7 +69,7 @@ def _is_plain(type_: pa.DataType) -> bool:
 
 
 def both_valid(*sides: Ticks) -> Bools | None:
-    """Marks rows in which no side is NULL."""
+    """Marks rows in which neither side is NULL."""
     valid: Bools | None = None
     for side in sides:
         if side.valid is not None:

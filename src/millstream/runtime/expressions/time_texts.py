@@ -1,7 +1,7 @@
 """Formats and parses dates, times, timestamps and intervals by Flink's rules for casts.
 
 `2020-2-3`, `2020-02` and `2020` are dates. The time of a timestamp is optional, and may have any number of fractional
-digits, of which those beyond the precision are dropped. Patterns of the user are in `java_dates`.
+digits; digits beyond the precision are dropped. `java_dates` handles user-defined patterns.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Calls user-defined functions over columns: row by row, with pandas Series, with Arrow arrays, or asynchronously.
 
-Functions run in the task's process. Their arguments are as in PyFlink; results are checked against the
-declared type. A function that raises is reported with its row, with the exception as the cause.
+Functions run in the task's process. Their arguments are as in PyFlink; results are checked against the declared type.
+If a function raises, the error reports the row, with the exception as the cause.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class UserCallError(Exception):
 def call_function(
     call: UserCall, arguments: Sequence[Value], rows: int, options: Mapping[str, str] = MappingProxyType({})
 ) -> pa.Array:
-    """Calls a function and returns its results as a column. `options` of the session set how asynchronous calls are
-    retried."""
+    """Calls a function and returns its results as a column. The session's `options` configure retries of asynchronous
+    calls."""
     function: UserFunction = call.function
     if function.mode is CallMode.PER_ROW:
         column = _by_pieces(call, arguments, rows)
@@ -88,7 +88,7 @@ def _per_row(call: UserCall, arguments: Sequence[Value], rows: int) -> list[Any]
         if not columns:
             results.extend(evaluate() for _ in range(rows))
         else:
-            # Extended one by one: the number of results is the row that raised.
+            # Extended one by one: on an error, the number of results is the failing row.
             results.extend(map(evaluate, *columns))
     except Exception as error:
         raise UserCallError(_raised_message(error), len(results)) from error
@@ -132,8 +132,8 @@ def _batch_argument(value: Value, is_pandas: bool) -> Any:
 
 def series_of(value: pa.Array) -> Any:
     """A column as pandas data; rows become a DataFrame of their fields. Integers and booleans with NULLs get pandas'
-    nullable types. PyFlink converts them to floats, which changes large integers, and makes the type depend on the
-    other rows of the batch."""
+    nullable types. PyFlink converts them to floats, which changes large integers and makes the type depend on the other
+    rows of the batch."""
     if pa.types.is_struct(value.type):
         import pandas as pd
 
@@ -177,8 +177,8 @@ def _raised_message(error: Exception) -> str:
 
 
 def error_text(error: Exception, function: Any = None) -> str:
-    """The error's text with the line of the user's program that raised it; without one, the line of the function,
-    whose signature does not fit the call."""
+    """The error's message with the line of the user's program that raised it; without one, with the line of the
+    function, since its signature does not fit the call."""
     frames = [each for each in traceback.extract_tb(error.__traceback__) if not _is_not_the_programs(each.filename)]
     code = getattr(function, "__code__", None)
     place = f" (at {os.path.basename(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""

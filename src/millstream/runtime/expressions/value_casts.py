@@ -85,7 +85,7 @@ def cast_value(value: Any, from_: DataType, to: DataType, session: SessionFacts)
 
 
 def sized_text(text: str, type_: CharType | VarCharType) -> str:
-    """Truncates text to the length of its type; CHAR is padded with blanks."""
+    """Truncates a string to the length of its type; CHAR is padded with blanks."""
     cut = text[: type_.length]
     return cut.ljust(type_.length) if isinstance(type_, CharType) else cut
 
@@ -120,7 +120,7 @@ def _number(value: Any, from_: DataType, to: NumericType) -> Any:
                 raise EvaluationError(f"{float_text(value)} is not a {to.nullable()}")
             value = decimal.Decimal(repr(value))
         return round_to_type(decimal.Decimal(int(value) if isinstance(value, bool) else value), to)
-    # DECIMAL has no negative zero.
+    # DECIMAL cannot represent negative zero.
     return as_float(float(value) + 0.0 if isinstance(value, decimal.Decimal) else float(value), to)
 
 
@@ -200,7 +200,7 @@ def _parse_time(text: str, to: DataType, session: SessionFacts) -> Any:
 
 
 def _moment(local: dt.datetime, session: SessionFacts) -> dt.datetime:
-    """The moment of a local time in the session's zone."""
+    """The instant of a local time in the session's zone."""
     zone = zone_of(session.zone)
     assert zone is not None
     offset = zone.local_offset(math.floor((local - _EPOCH) / dt.timedelta(seconds=1)))
@@ -214,7 +214,7 @@ def truncate(moment: dt.datetime, precision: int) -> dt.datetime:
 
 
 def text_of(value: Any, type_: DataType, session: SessionFacts) -> str:
-    """Formats a value as CAST to text does."""
+    """Formats a value as CAST to a string does."""
     if value is None:
         return "NULL"
     if isinstance(value, str):

@@ -1,7 +1,8 @@
 """A VARIANT is JSON in a canonical form: no blanks, sorted keys, and numbers as Flink writes them.
 
-Integers keep their digits. A number with a point is a decimal without trailing zeros; one with an exponent, or with
-more than 38 digits, is a DOUBLE as Java writes it (`1000.0`, `1.0E-10`). Variants are equal if their strings are.
+Integers keep their digits. A number with a decimal point is a decimal without trailing zeros; a number with an
+exponent, or with more than 38 digits, is a DOUBLE in Java's format (`1000.0`, `1.0E-10`). Variants are equal if their
+strings are equal.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ _READER = json.JSONDecoder(parse_int=WrittenNumber, parse_float=WrittenNumber, p
 
 
 def parse_variant(text: str, takes_last: bool) -> str:
-    """Converts JSON text to a variant; raises JsonError if it is malformed.
+    """Converts a JSON string to a variant; raises JsonError if it is malformed.
 
     >>> parse_variant('{"b": 1.50, "a": [1e3, null]}', False)
     '{"a":[1000.0,null],"b":1.5}'
@@ -78,7 +79,7 @@ def read_variant(variant: str) -> Any:
 
 
 def member(variant: str, place: str | int) -> str | None:
-    """The member of an object by key, or the element of an array by position from 1; None if there is none."""
+    """The member of an object by key, or the element of an array by position from 1; None if absent."""
     value = read_variant(variant)
     if isinstance(place, str):
         if not isinstance(value, dict):

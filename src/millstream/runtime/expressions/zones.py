@@ -1,13 +1,13 @@
 """Time zones by Java's rules, over whole columns of seconds.
 
-A clock that is put forward skips an hour; one that is put back repeats an hour. Java resolves these local times with
-the offset before the change: a skipped time becomes a later one, a repeated time is the first of the two. The older
-calendar classes, which FROM_UNIXTIME and its kin use, take the second of the two instead.
+Setting clocks forward skips an hour; setting them back repeats an hour. Java resolves these local times with the offset
+before the change: a skipped time becomes a later one, a repeated time is the first of the two. The older calendar
+classes, which FROM_UNIXTIME and related functions use, choose the second instead.
 
-The changes of offset are located once per zone and year, by sampling every half day and bisecting the intervals whose
-ends differ; the offsets of all values are then one binary search. Before 1800 all zones have local mean time. After
-2100 a zone has only its last rule, so later years take their changes from the corresponding year before 2500: the
-calendar repeats every 400 years.
+The offset changes are located once per zone and year, by sampling every half day and bisecting the intervals whose ends
+differ; the offsets of all values are then determined by one binary search. Before 1800 all zones use local mean time.
+After 2100 a zone follows only its last rule, so later years use the changes of the corresponding year before 2500,
+since the calendar repeats every 400 years.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Zone:
         return int(offset.total_seconds())
 
     def _clock(self, moment: int) -> datetime:
-        """The zone's local time at an instant, or at one with the same rules within Python's calendar."""
+        """The zone's local time at an instant, or at an equivalent instant within the range of Python's calendar."""
         if moment >= _LAST:
             moment -= ((moment - _LAST) // _CYCLE + 1) * _CYCLE
         return datetime.fromtimestamp(max(moment, _FIRST), self.rules)
@@ -89,7 +89,7 @@ class Zone:
         if not later and np.array_equal(before, after):
             return before
         again = self.offsets(local - after)
-        # After a change both agree on the new offset. In a gap they differ, and the old offset holds.
+        # After a change both agree on the new offset. In a gap they differ, and the old offset applies.
         result = np.where(again == after, after, before)
         if later:
             following = self.offsets(local + _DAY)

@@ -1,11 +1,12 @@
 """Stored rows of one side of a join that the other side may still match, by key and time.
 
-A row is a record with its key and timestamp. Rows are only added; time removes them: each has the time from which
-nothing can match it, and is not read after it. Compaction drops such rows, and a segment with only expired rows is no
+A row is a record with its key and timestamp. Rows are only added, and expire by time: each has the time from which no
+row can match it, and is not read afterwards. Compaction drops such rows, and a segment with only expired rows is no
 longer referenced, so expiring a million rows writes nothing.
 
-Time here is event time: the watermark at the epoch's start. Invariant: within an epoch, reads see the buffer as before
-it; additions are visible in the next. The rows of a key are in insertion order, whatever was compacted.
+Time here is event time: the watermark at the epoch's start. Invariant: within an epoch, reads see the buffer as of the
+epoch's start; additions are visible in the next epoch. The rows of a key are in insertion order, regardless of
+compaction.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class RowTable(StateTable):
         self._drop_expired()
 
     def end(self) -> tuple[SegmentRef, ...]:
-        """End like any table, after dropping what has expired during the epoch: `time_ms` has moved."""
+        """End like any table, after dropping rows that expired during the epoch: `time_ms` has advanced."""
         self._setting = replace(self._setting, now_ms=self.time_ms)
         self._drop_expired()
         return super().end()
@@ -113,7 +114,7 @@ class RowBuffer(StateHandle):
         super().__init__(table, scope)
 
     def begin(self) -> None:
-        """Reset to the next number, the only state here: added rows go to the table at once."""
+        """Reset to the next number, the only state here: added rows are passed to the table at once."""
         self.next_number = self.table.rows_numbered
 
     @property
@@ -132,15 +133,15 @@ class RowBuffer(StateHandle):
         )
 
     def candidates(self, keys: KeyColumn, first_ms: int, last_ms: int) -> SideRows:
-        """Rows of these times: at least all of the given keys, which may repeat. Chooses the cheaper of looking up the
-        keys and scanning."""
+        """Rows with these times: at least all rows of the given keys, which may repeat. Looks up the keys or scans,
+        whichever is cheaper."""
         stored = sum(ref.rows for ref in self.table.view.refs)
         if stored <= _ROWS_PER_LOOKUP * len(keys):
             return self.between(first_ms, last_ms)
         return self.of_keys(keys, first_ms, last_ms)
 
     def of_keys(self, keys: KeyColumn, first_ms: int, last_ms: int) -> SideRows:
-        """The rows of these keys, which may repeat, and times."""
+        """The rows with these keys, which may repeat, and times."""
         distinct = np.unique(key_numbers([keys.array])[0], return_index=True)[1]
         probe = Probe.of(keys.take(distinct), self.table.layout)
         pieces = (
@@ -151,7 +152,7 @@ class RowBuffer(StateHandle):
         return self._rows(pieces, first_ms, last_ms)
 
     def between(self, first_ms: int, last_ms: int) -> SideRows:
-        """All rows of these times, both bounds inclusive."""
+        """All rows with these times, both bounds inclusive."""
         return self._rows(self._chunks(first_ms, last_ms), first_ms, last_ms)
 
     def _chunks(self, first_ms: int, last_ms: int) -> Iterator[tuple[Chunk, Int64s]]:
@@ -162,8 +163,8 @@ class RowBuffer(StateHandle):
                     yield chunk, np.arange(chunk.rows)[layer.among(chunk.orders)]
 
     def _rows(self, pieces: Iterable[tuple[Chunk, Int64s]], first_ms: int, last_ms: int) -> SideRows:
-        """The live rows of chunks within these times. Rows are never changed, so there are no newer versions to look
-        for."""
+        """The live rows of chunks within these times. Rows are never changed, so newer versions need not be looked
+        up."""
         sides = []
         for chunk, rows in pieces:
             assert chunk.due_ms is not None and chunk.values is not None

@@ -1,8 +1,8 @@
 """Windows over two keyed streams: the general window operator with two inputs.
 
-Records are tagged with their side on arrival, and windows then treat them alike: any assigner, trigger and evictor,
-merging, lateness. The function splits a window's contents again (`tagged_rows`). So everything that holds for windows
-holds here.
+Records are tagged with their side on arrival, and windows then treat them alike. The function splits a window's
+contents by side again (`tagged_rows`). So everything that applies to windows applies here: any assigner, trigger and
+evictor, merging, lateness.
 
 Within an epoch all records of the first stream precede those of the second (`connected_operators`), each in their own
 order. Counting triggers see this order in every repetition of an epoch.
@@ -25,7 +25,7 @@ __all__ = ["CoGroupOperator"]
 class CoGroupOperator(TwoKeyedInputs, WindowOperator):
     """One window node of two streams in one subtask."""
 
-    methods = ("process", "process")  # one function for both inputs: it gets whole windows
+    methods = ("process", "process")  # one function for both inputs, called with whole windows
 
     def __init__(self, setting: OperatorSetting) -> None:
         super().__init__(setting)

@@ -1,8 +1,8 @@
 """Window joins and coGroups: the slow reference for the operators.
 
-For event-time windows with fixed bounds that fire when the watermark passes their end, without allowed lateness: every
-window of every key has two lists. A record is added to those of its windows that had not ended when its epoch began; a
-record without any of them is late. At the end of an epoch, when the watermark has moved, every ended window emits its
+Covers event-time windows with fixed bounds that fire when the watermark passes their end, without allowed lateness:
+every window of every key has two lists. A record is added to those of its windows that had not ended when its epoch
+began; if all had ended, it is late. At the end of an epoch, when the watermark has moved, every ended window emits its
 two lists, once. Merging, counting and evicting are tested against `runtime.windows.reference`, on tagged records.
 """
 

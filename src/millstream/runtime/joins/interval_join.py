@@ -1,14 +1,14 @@
 """Interval joins: every pair of records with equal keys and close times, vectorised.
 
-In an epoch the new records of each side are matched with the other side's: first stored left ones with new right ones,
-then new left ones with all right ones. So every pair is formed once, in the epoch in which its later record arrives,
-whatever the arrival order and wherever epochs were cut. Results are made in pieces.
+In an epoch the new records of each side are matched with the other side's: first stored left records with new right
+ones, then new left records with all right ones. So every pair is formed once, in the epoch in which its later record
+arrives, regardless of arrival order and epoch boundaries. Results are produced in pieces.
 
 A row is stored as long as a timely record can match it: a left one while the watermark is at most its time plus the
 upper bound, a right one while it is at most its time minus the lower. With a bound in the other direction it expires
 before its own time.
 
-The output order is that of `matching`. `reference` is the slow reference implementation.
+`matching` defines the output order. `reference` is the slow reference implementation.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _EARLIEST_MS, _LATEST_MS = -(2**63), 2**63 - 1
 
 
 class _IntervalJoinOperator(TwoSidedOperator):
-    """Finds the pairs; subclasses make results of them."""
+    """Finds the pairs; subclasses compute results from them."""
 
     pairs_max = PAIRS_MAX
 
@@ -119,7 +119,7 @@ class JoinContext:
 
 
 class ProcessJoinOperator(_IntervalJoinOperator, ProcessOperator):
-    """Calls a function for every pair. Its state is that of the pair's key."""
+    """Calls a function for every pair, with the state of the pair's key."""
 
     role = "join function"
     pairs_max = _PAIRS_OF_VALUES
@@ -145,7 +145,7 @@ class ProcessJoinOperator(_IntervalJoinOperator, ProcessOperator):
             self.hand_on(tag, part)
 
     def _visited(self, keys: KeyColumn, rows: Int64s) -> list[int]:
-        """Visit the keys of these rows with the function's states; the number of each row's key among them."""
+        """Visit the keys of these rows with the function's states; returns the index of each row's key in the visit."""
         codes = key_numbers([keys.array.take(pa.array(rows))])[0]
         distinct, first = np.unique(codes, return_index=True)
         with self.call.running("state"):

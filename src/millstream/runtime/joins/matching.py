@@ -1,15 +1,15 @@
-"""Matches rows of two sides, vectorised: equal keys, and the time of one within a range of the other's.
+"""Matches rows of two sides, vectorised: keys are equal, and the time of one row is within a range around the other's.
 
-Keys are numbers: `key_numbers` gives equal keys of both sides one number. One side is sorted by key and time, encoded
-as ascending integers, so that the matches of a row of the other side are one run, found by two binary searches. Runs
-are expanded to pairs in pieces: however many pairs there are, only a piece of them is in memory.
+Keys are numbers: `key_numbers` assigns equal keys of both sides the same number. One side is sorted by key and time,
+encoded as ascending integers, so that the matches of a row of the other side are one run, found by two binary searches.
+Runs are expanded to pairs in pieces: however many pairs there are, only a piece of them is in memory.
 
-Where times do not matter and keys are unique on the smaller side, as keys that identify rows are, a hash table finds
-the match of each row of the larger side, several times faster (`pairs_of_unique`).
+If times do not matter and keys of the smaller side are unique, a hash table finds the match of each row of the larger
+side, several times faster (`pairs_of_unique`).
 
-Order: `pairs` are ordered by left row, then by the time of the right one, then by right row; `pairs_of_unique` by the
-rows of the larger side, so that those of one row are in the same order. The order is deterministic, so a repeated epoch
-yields the same pairs in the same order.
+Order: `pairs` are ordered by left row, then by the time of the right row, then by right row; `pairs_of_unique` by the
+rows of the larger side. Both agree on the pairs of one row. The order is deterministic, so a repeated epoch yields the
+same pairs in the same order.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from millstream.state.segments.lookup import expanded
 __all__ = ["PAIRS_MAX", "key_numbers", "pairs", "pairs_of_unique"]
 
 PAIRS_MAX = 65_536
-"""The number of pairs made at a time, unless a caller wants fewer."""
+"""The default number of pairs produced at a time."""
 
 _FAR_MS = 1 << 61
 _ROOM = 1 << 62
@@ -52,7 +52,7 @@ def pairs_of_unique(
     left: pa.Array, right: pa.Array, *, pairs_max: int = PAIRS_MAX
 ) -> Iterator[tuple[Int64s, Int64s]] | None:
     """Pairs of rows with equal non-NULL keys: their left and their right rows. None if keys of the smaller side repeat,
-    or if equality of their type is not equality of bytes.
+    or if equal values of their type may have different bytes.
 
     >>> matches = pairs_of_unique(pa.array([7, 8, 7, None]), pa.array([8, 7]))
     >>> [(a.tolist(), b.tolist()) for a, b in matches]
@@ -105,8 +105,8 @@ def pairs(
 
 
 def _scaled_times(times: Int64s, first: Int64s, last: Int64s, keys_max: int) -> tuple[int, Int64s, Int64s, Int64s]:
-    """Times as small integers from 0 on, below the first result: the times, the starts of the ranges, and their
-    exclusive ends. Bounds beyond all times are clamped."""
+    """Times as small integers from 0 up to an exclusive bound. Returns the bound, the times, the starts of the ranges,
+    and their exclusive ends. Bounds beyond all times are clamped."""
     lowest, highest = int(times.min()), int(times.max())
     if lowest > -_FAR_MS and highest < _FAR_MS and (highest - lowest + 2) * keys_max < _FAR_MS:
         first = np.clip(first, lowest, highest + 1) - lowest
@@ -117,10 +117,10 @@ def _scaled_times(times: Int64s, first: Int64s, last: Int64s, keys_max: int) -> 
 
 
 def _sorted_rows(places: Int64s) -> tuple[Int64s, Int64s]:
-    """The stable order of rows by place, and the sorted places."""
+    """The stable order of rows by encoded (key, time), and the sorted codes."""
     bits = len(places).bit_length()
     if int(places.max()) < _ROOM >> bits:
-        # Pack the row number behind its place: sorting plain numbers is several times faster than argsort.
+        # Pack the row number into the low bits: sorting plain numbers is several times faster than argsort.
         packed = np.sort((places << bits) | np.arange(len(places)))
         return packed & ((1 << bits) - 1), packed >> bits
     order = np.argsort(places, kind="stable")
@@ -128,7 +128,7 @@ def _sorted_rows(places: Int64s) -> tuple[Int64s, Int64s]:
 
 
 def _runs(places: Int64s, first: Int64s, last: Int64s) -> tuple[Int64s, Int64s]:
-    """For each range of places, its run in the sorted places; the end is exclusive."""
+    """For each range of codes, its run in the sorted codes; the end is exclusive."""
     # Searching in ascending order mostly hits the cache: four times faster, including the sort.
     order, ascending = _sorted_rows(first)
     starts, stops = np.empty_like(first), np.empty_like(first)
@@ -138,7 +138,7 @@ def _runs(places: Int64s, first: Int64s, last: Int64s) -> tuple[Int64s, Int64s]:
 
 
 def _pieces(starts: Int64s, stops: Int64s, most: int) -> Iterator[tuple[Int64s, Int64s]]:
-    """All rows of all runs (and the run of each), `most` at a time; a long run is cut where a piece is full."""
+    """Yields the rows of all runs, each with its run, at most `most` at a time; a long run is split between pieces."""
     ends = np.cumsum(stops - starts)
     total = int(ends[-1]) if len(ends) else 0
     for begin in range(0, total, most):

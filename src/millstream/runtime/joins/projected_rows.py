@@ -1,7 +1,7 @@
-"""Join results that are chosen fields of both records: the fields stored of each side, and the rows made of pairs.
+"""Join results that are chosen fields of both records: the stored fields of each side, and the output rows of pairs.
 
 Only chosen fields are stored, under their names: rows stored for other fields do not fit, even if the types agree. A
-side without chosen fields still stores one: its first.
+side without chosen fields still stores its first field.
 """
 
 from __future__ import annotations

@@ -3,13 +3,13 @@ match.
 
 In an epoch:
 
-1. records of both inputs are gathered as rows (`buffer`), by sender; late ones go to their side's late output, or are
+1. records of both inputs are gathered as rows (`buffer`), by sender; late ones are sent to their side's output, or
    dropped and counted;
 2. when the input is complete and time has moved from `before_ms` to `now_ms`, subclasses join;
 3. rows that a later record may still match are added to the side's buffer, one segment each.
 
-Lateness is decided by the watermark at the epoch's start, so it is the same in a repeated epoch. In BATCH there is one
-time, the end, and nothing is late.
+Lateness is decided by the watermark at the epoch's start, so it is the same in a repeated epoch. In BATCH the only time
+is the end of input, and nothing is late.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class TwoSidedOperator(KeyedOperator):
             self._emit_late(number, late_batch)
 
     def _late(self, times: Int64s) -> Bools | None:
-        """Mask of the late records; None if none is."""
+        """Mask of the late records; None if no record is late."""
         if self.before_ms == MIN_WATERMARK:
             return None
         late = self.are_late(times)

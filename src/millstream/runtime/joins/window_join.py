@@ -1,4 +1,4 @@
-"""Window joins, vectorised: every pair of records with equal keys in one window, as chosen fields of both.
+"""Window joins, vectorised: emits chosen fields of every pair of records with equal keys in one window.
 
 For event-time windows with fixed bounds (tumbling, sliding, cumulative) that fire once, when the watermark passes their
 end. In an epoch (`sides`):
@@ -11,8 +11,8 @@ end. In an epoch (`sides`):
 
 Memory is bounded: overlapping windows are processed in blocks, and pairs in pieces.
 
-Order: windows by their ends; in a window, pairs in arrival order of their left records, then by the time of the right
-ones. `co_group_reference` is the slow reference implementation.
+Order: windows by end; within a window, pairs by arrival of their left records, then by the time of the right records.
+`co_group_reference` is the slow reference implementation.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from millstream.state.windows.pane_windows import PaneWindows
 __all__ = ["WindowJoinOperator", "rows_by_window"]
 
 _EARLIEST_MS, _LATEST_MS = -(2**63), 2**63 - 1
-# The number of left rows, counted in each of their windows, that are joined at a time.
+# The number of left rows, counted once per window, that are joined at a time.
 _BLOCK_ROWS = 1 << 20
 
 
@@ -121,7 +121,7 @@ class WindowJoinOperator(TwoSidedOperator):
 def rows_by_window(
     times: Int64s, windows: PaneWindows, range_: WindowRange, block_rows: int = _BLOCK_ROWS
 ) -> Iterator[tuple[Int64s, Int64s]]:
-    """Every row with each of its windows of the range: its position in `times`, and the window's number; in blocks of
+    """Every row with each of its windows in the range: its position in `times`, and the window's number; in blocks of
     windows, ordered by window, then by row.
 
     >>> sliding = PaneWindows(size_ms=20, slide_ms=10)
@@ -141,7 +141,7 @@ def rows_by_window(
 
 
 def _blocks(first: Int64s, last: Int64s, rows_max: int) -> Iterator[tuple[int, int]]:
-    """Consecutive ranges of windows with about `rows_max` rows each, counted in each window, or of one window.
+    """Consecutive ranges of windows with about `rows_max` rows each, counted once per window; at least one window each.
 
     >>> list(_blocks(np.array([0, 0, 1]), np.array([2, 0, 2]), 3))
     [(0, 1), (1, 2), (2, 3)]
@@ -153,7 +153,7 @@ def _blocks(first: Int64s, last: Int64s, rows_max: int) -> Iterator[tuple[int, i
     start_sums, stop_sums = np.append(0, np.cumsum(starts - starts[0])), np.append(0, np.cumsum(stops - starts[0]))
 
     def before(window: int) -> int:
-        """The number of rows in all windows before this one."""
+        """The total number of rows in all windows before this one."""
         started, ended = int(np.searchsorted(starts, window)), int(np.searchsorted(stops, window))
         return (started - ended) * (window - int(starts[0])) - int(start_sums[started]) + int(stop_sums[ended])
 

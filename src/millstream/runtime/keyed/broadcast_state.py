@@ -2,11 +2,11 @@
 
 Every subtask receives every broadcast record, in the same order, and applies it to its own copy in memory. As all
 copies are equal, only subtask 0 writes an epoch's changes, as one segment, and names the new version in its account. At
-the next epoch every subtask reads that version, whatever its number and the parallelism, so restoring and rescaling
-need no special handling.
+the next epoch every subtask reads that version, whatever its index and the parallelism, so restoring and rescaling need
+no special handling.
 
 Invariant: when an epoch begins, every copy equals the last manifest's version. A copy that was changed, in a committed
-epoch or not, is read again; an unchanged one stays cached as long as the version stays.
+epoch or not, is read again; an unchanged copy stays cached until the version changes.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ WRITER = 0
 
 
 class _Entries(dict[Any, Any]):
-    """The entries of a state, read at the speed of a dictionary. A missing key is looked up again: in its stored form,
-    and after loading the entries."""
+    """The entries of a state, read at the speed of a dictionary. A missing key is looked up again in its stored form,
+    after the entries are loaded."""
 
     __slots__ = ("_find_missing",)
 
@@ -45,7 +45,7 @@ class _Entries(dict[Any, Any]):
 
 
 class BroadcastMap(SettledMap):
-    """One state as broadcast records see it: a `BroadcastState`."""
+    """One state in its writable form, for broadcast records: a `BroadcastState`."""
 
     def __init__(self, descriptor: Any, operator: str, max_parallelism: int) -> None:
         self.name = descriptor.get_name()
@@ -95,7 +95,7 @@ class BroadcastMap(SettledMap):
         return self._entries.get(self._settle_key(key))
 
     def end(self) -> tuple[SegmentRef, ...]:
-        """Write the changes; the new version."""
+        """Write the changes; return the new version."""
         stored = self._table.holds_rows
         if self._cleared and stored:
             self._table.clear([BROADCAST_KEY])
@@ -122,14 +122,14 @@ class BroadcastMap(SettledMap):
 
 
 class BroadcastView:
-    """The same state as the other side's records see it: a `ReadOnlyBroadcastState`."""
+    """The same state in its read-only form, for the other side's records: a `ReadOnlyBroadcastState`."""
 
     def __init__(self, state: BroadcastMap) -> None:
         self._state = state
         self.get, self.contains = state.find, state.contains
         self.is_empty = state.is_empty
 
-    # Copies: a function that retains one must not see later changes in it.
+    # Copies, since a function that retains one must not see later changes in it.
     def items(self) -> Iterable[tuple[Any, Any]]:
         return list(self._state.items())
 
@@ -163,21 +163,21 @@ class BroadcastStates:
     def __init__(self, operator: str, descriptors: tuple[Any, ...], max_parallelism: int) -> None:
         self._operator = operator
         self._descriptors = {descriptor.get_name(): descriptor for descriptor in descriptors}
-        self._last_descriptors = dict(self._descriptors)  # the last descriptor used, by name: mostly one object
+        self._last_descriptors = dict(self._descriptors)  # the last descriptor used for each name
         self._maps = {
             name: BroadcastMap(descriptor, operator, max_parallelism) for name, descriptor in self._descriptors.items()
         }
         self._views = {name: BroadcastView(state) for name, state in self._maps.items()}
         self._stored = StoredTables({})
         self._is_writer = False
-        self.is_only_subtask = False  # whether there is no other subtask that writes, as in a test of one
+        self.is_only_subtask = False  # whether this subtask writes alone, as in a test of a single subtask
 
     def begin(self, setting: TableSetting, accounts: Mapping[int, SubtaskAccount]) -> None:
         """Open every state at the last version. `setting` covers all key groups, as every subtask reads everything;
         `accounts` are the acknowledged accounts of the subtasks."""
         self._is_writer = self.is_only_subtask or setting.subtask == WRITER
         self._stored = accounts.get(WRITER, SubtaskAccount()).broadcast or StoredTables({})
-        # A suffix after the nonce: keyed state of the same name has files in the same place.
+        # A suffix after the nonce: keyed state of the same name has files in the same folder.
         setting = replace(setting, nonce=f"{setting.nonce}b", schemas=self._stored.schemas)
         for name, state in self._maps.items():
             state.begin(setting, self._stored.versions.get(name, ()))

@@ -1,7 +1,7 @@
-"""States with many values per subject: lists and maps, with a row for each element and entry.
+"""States with many values per subject: lists and maps, with one row per element or entry.
 
-Adding to a list reads nothing, and changing one entry of a large map reads no others. Reads are bulk reads: the lists,
-or the small maps, of all keys in the scope. A subject known to have no row gets no tombstone.
+Adding to a list reads nothing, and changing one entry of a large map reads no others. Reads are bulk reads of the
+lists, or the small maps, of all keys in the scope. A subject known to have no row gets no tombstone.
 
 A key here is the scope's `key`: a key of the stream, or a place (`states`).
 """
@@ -36,8 +36,8 @@ _ROW_BYTES_MIN = 32
 
 
 class ListHandle(StateHandle):
-    """`ListState`: adding reads nothing; reading loads the lists of the scope's keys at once, up to `_LOADED_BYTES_MAX`
-    together: others are evicted before more are loaded."""
+    """`ListState`: adding reads nothing; reading loads the lists of the scope's keys together, up to
+    `_LOADED_BYTES_MAX`: loaded lists are evicted before more are loaded."""
 
     shape = "list"
     next_number: int
@@ -56,7 +56,7 @@ class ListHandle(StateHandle):
         self._loaded_bytes = 0
 
     def begin(self) -> None:
-        # Later epochs, rounds and visits sort after earlier ones, so an append needs no read.
+        # Numbers of later epochs, rounds and visits sort after earlier ones, so an append needs no read.
         self.next_number = max(self.table.epoch << 31, self.table.rows_numbered)
         self._reset()
 
@@ -161,9 +161,9 @@ class ListHandle(StateHandle):
 
 class MapHandle(MapMethods, StateHandle):
     """`MapState`: each entry is a row. Small maps are loaded whole, those of the scope's keys at once, up to a size
-    limit. Of a large map single entries are read, until reading it whole would have cost no more; a map larger than
-    1/`_WHOLE_MAP_SHARE` of the limit is never loaded whole, and is iterated in pieces (`state.tables.large_map`).
-    Many attributes: a visit's knowledge of its maps, by key."""
+    limit. Entries of a large map are read singly, until reading the whole map would have cost no more; a map larger
+    than 1/`_WHOLE_MAP_SHARE` of the limit is never loaded whole, and is iterated in pieces (`state.tables.large_map`).
+    Many attributes: the known state of a visit's maps, by key."""
 
     shape = "map"
 
@@ -179,7 +179,7 @@ class MapHandle(MapMethods, StateHandle):
 
     def _reset(self) -> None:
         self._entries: dict[Any, dict[Any, Any]] = {}  # known entries; ABSENT: known not to exist
-        self._whole: dict[Any, set[Any]] = {}  # keys whose entries are all known, and the stored ones of these
+        self._whole: dict[Any, set[Any]] = {}  # keys with all entries known, and their stored entries
         self._changed_map_keys: dict[Any, dict[Any, None]] = {}
         self._cleared_keys: dict[Any, None] = {}
         self._renewed_keys: dict[
@@ -220,7 +220,7 @@ class MapHandle(MapMethods, StateHandle):
         return value
 
     def _find(self, key: Any, map_key: Any) -> None:
-        """Load small maps of all keys in the scope; of a large map, the one entry."""
+        """Load small maps of all keys in the scope; for a large map, only the one entry."""
         if self._is_small(key) and key not in self._evicted_keys:
             self._load_small(key)
         if key in self._whole:

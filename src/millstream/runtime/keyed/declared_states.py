@@ -1,6 +1,6 @@
 """Makes states from their descriptors: the handle, its codecs and its lifetime.
 
-States of keys and of places are made alike; the caller's scope and table distinguish them.
+States of keys and of places are created alike; the caller's scope and table distinguish them.
 
 A task's codecs unpickle: a task runs its owner's functions on their stored values, so it may open what they pickled.
 Readers of a store use codecs that do not (`state_codec.StateCodec`), and may not import this module.

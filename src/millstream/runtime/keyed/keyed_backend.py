@@ -1,9 +1,9 @@
-"""Visits of a keyed operator to its records, and the states and timers that take part in them.
+"""Visits of a keyed operator to its keys, and the states and timers that participate in them.
 
 A stateful operator gathers the batches of an epoch and processes them in *visits*: each covers some keys and all their
-gathered records. Few records, or records of few keys, are one visit, in arrival order. Many are split by ranges of
-their keys' order, so that each key is visited once: its state is read once, in segment order, stays in the processor's
-cache while it is used, and is written once. That is why a million keys cost little more than a hundred.
+gathered records. Few records, or records of few keys, are one visit, in arrival order. Otherwise they are split by
+ranges of key order, so that each key is visited once: its state is read once, in segment order, stays in the CPU cache
+while it is used, and is written once. So a million keys cost little more than a hundred.
 
 Invariants: every record is in one visit; the visits of one gathering have no key in common; the records of a key are in
 arrival order; the keys of a visit are in segment order.
@@ -39,7 +39,8 @@ from millstream.state.tables.state_table import StateTable, TableSetting
 __all__ = ["VISIT_RECORDS_MAX", "GatheredKeys", "KeyRange", "KeyedBackend", "Visit", "visits"]
 
 VISIT_RECORDS_MAX = 32_768
-"""The records of one visit. More are split into visits of about half as many, or visited at once if keys are few."""
+"""The records of one visit. Larger inputs are split into visits of about half this size, or visited at once if keys are
+few."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ class GatheredKeys:
 
     @classmethod
     def of_values(cls, keys: list[Any], key_type: Any) -> GatheredKeys:
-        """Keys as Python values, settled so that equal ones are one dictionary key."""
+        """Keys as Python values, settled so that equal keys are the same dictionary key."""
         numbers = _KeyNumbers()
         codes = np.fromiter(map(numbers.__getitem__, keys), dtype=np.int64, count=len(keys))
         distinct = list(numbers)
@@ -135,7 +136,7 @@ def _by_column(records: Batch, keys: KeyColumn, owned: KeyRange, parts: int) -> 
 
 
 def _encoded_if_few(keys: pa.Array, few: int) -> pa.DictionaryArray | None:
-    """The dictionary-encoded keys, if at most `few` are distinct. A sample is checked first, which mostly decides."""
+    """The dictionary-encoded keys, if at most `few` are distinct. A sample is checked first, which usually suffices."""
     if pa.types.is_nested(keys.type) or len(keys.slice(0, 2 * few).unique()) > few // 2:
         return None
     encoded = keys.dictionary_encode(null_encoding="encode")
@@ -143,7 +144,7 @@ def _encoded_if_few(keys: pa.Array, few: int) -> pa.DictionaryArray | None:
 
 
 def _by_codes(records: Batch, keys: GatheredKeys, owned: KeyRange, parts: int) -> Iterator[Visit]:
-    """Visits for keys that are numbered already: sorted by their order, a part of them is a slice."""
+    """Visits for keys that are already numbered: they are sorted by their order, so a part is a slice."""
     assert keys.codes is not None and keys.values is not None
     orders = owned.orders(keys.column.hashes)
     sorting = np.argsort(orders)
@@ -190,7 +191,7 @@ def _numbered(keys: KeyColumn, owned: KeyRange, encoded: pa.DictionaryArray | No
         encoded = encoded if encoded is not None else array.dictionary_encode(null_encoding="encode")
         codes = encoded.indices.to_numpy().astype(np.int64)
         first = np.empty(int(codes.max()) + 1 if len(codes) else 0, dtype=np.int64)
-        # The last assignment to a place wins: in reverse order, the first record of each key.
+        # The last assignment to an index wins: in reverse order, this is the first record of each key.
         first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
     sorting = np.argsort(owned.orders(keys.hashes[first]))
     rank = np.empty_like(sorting)
@@ -281,7 +282,7 @@ class KeyedBackend(StateGetters):
         return max(1, min(VISIT_RECORDS_MAX, _VISIT_BYTES_MAX // largest)) if largest else VISIT_RECORDS_MAX
 
     def settle(self) -> None:
-        """Make this epoch's changes so far visible to reads."""
+        """Make the changes so far in this epoch visible to reads."""
         for handle in self._visited.values():
             handle.table.settle()
 
@@ -299,7 +300,7 @@ class KeyedBackend(StateGetters):
             handle.leave()
 
     def keys_with(self, descriptor: Any) -> Iterator[tuple[Any, StateHandle]]:
-        """Every key of this subtask that has the state, one by one, with the state as that key sees it."""
+        """Every key of this subtask that has the state, one by one, with the state of that key."""
         handle = self.store.declared(descriptor)
         if handle is None:
             raise ProgramError(
@@ -318,7 +319,7 @@ class KeyedBackend(StateGetters):
             self.leave()
 
     def end(self, now_ms: int) -> SubtaskAccount:
-        """Write the changes; the account for the next epoch."""
+        """Write the changes; return the account for the next epoch."""
         self.scope.leave()
         account = self.store.end()
         return replace(account, wake_ms=self.processing_timers.earliest(after=now_ms))

@@ -1,7 +1,7 @@
 """The methods of a map state: of a `MapState`, and of a `BroadcastState`.
 
 Keys and values are settled on entry: converted to the form in which the store would return them. So a function reads
-the same whether or not an epoch ended in between, also a float32, or a tuple declared as a row.
+the same values whether or not an epoch ended in between, including float32 values and tuples declared as rows.
 `state.keys.key_columns` defines which keys are equal.
 """
 
@@ -23,7 +23,7 @@ class MapMethods:
     _settle: Callable[[Any], Any]
 
     def _entry(self, map_key: Any) -> Any:
-        """The value under a settled key, ABSENT if there is none."""
+        """The value under a settled key, or ABSENT."""
         raise NotImplementedError
 
     def _set_entry(self, map_key: Any, value: Any) -> None:
@@ -39,7 +39,7 @@ class MapMethods:
         raise NotImplementedError
 
     def get(self, key: Any) -> Any:
-        """The value of an entry, None if there is none."""
+        """The value of an entry, or None."""
         value = self._entry(self._settle_key(key))
         return None if value is ABSENT else value
 

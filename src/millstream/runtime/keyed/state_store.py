@@ -1,23 +1,23 @@
 """All tables of one operator in one subtask: of its states and timers, of keys and of places.
 
-States are declared by descriptors, mostly in `open()`; operators add handles of their own. An epoch opens every table
-at the last manifest's version; at its end each changed table has written one segment, and the new versions go into the
+States are declared by descriptors, mostly in `open()`; operators add their own handles. An epoch opens every table at
+the last manifest's version; at its end each changed table has written one segment, and the new versions go into the
 operator's account. A subtask owns a range of key groups; segments that other subtasks wrote before a rescale are read,
 not rewritten.
 
-In the manifest, tables are identified by name alone. So a name belongs to one handle, whichever requests it first.
+In the manifest, tables are identified by name alone. So a name belongs to one handle: the first to request it.
 
-Elements of a list, and rows of a join's buffer, are identified and ordered by their *numbers*. A row is named by its
-key and its number, so a number is never reused: not in a later visit or epoch, and not in a later *round* of the same
-epoch (`jobs/epochs/rounds.py`), which knows only the accounts of the previous one. Therefore each subtask's account has
-the next numbers of its tables, and a table continues after the largest of any subtask: after a change of parallelism
-its keys belonged to several.
+Elements of a list, and rows of a join's buffer, are identified and ordered by their *numbers*. A row is identified by
+its key and its number, so a number is never reused: not in a later visit or epoch, and not in a later *round* of the
+same epoch (`jobs/epochs/rounds.py`), which knows only the accounts of the previous round. Therefore each subtask's
+account has the next numbers of its tables, and a table continues after the largest of any subtask: before a change of
+parallelism its keys may have belonged to several.
 
     elements_numbered={"history": 15032385541}        lists
     rows_numbered={"left": 712, "right": 90}          the buffers of a join, which readers recognise by it
 
 Numbers of list elements start at `epoch << 31` if that is larger. Accounts of older versions have no numbers for lists:
-their epochs had one round, so all their numbers are smaller than that.
+their epochs had one round, so all their numbers are smaller than this bound.
 """
 
 from __future__ import annotations
@@ -84,7 +84,8 @@ class OwnState:
 
 @dataclass(frozen=True)
 class _Declaration:
-    """How a state was requested: two different declarations are two states. Scopes are compared by identity."""
+    """The declaration of a requested state: two different declarations are two states. Scopes are compared by
+    identity."""
 
     kind: type[StateHandle]
     descriptor: Any
@@ -129,7 +130,7 @@ class StateStore:
         return handle
 
     def declared(self, descriptor: Any) -> StateHandle | None:
-        """The state requested with exactly this descriptor, if there is one."""
+        """The state requested with exactly this descriptor, if any."""
         name: Any = getattr(descriptor, "name", None)
         declaration = self._declarations.get(name)
         return None if declaration is None or declaration.descriptor != descriptor else self._handles[name]
@@ -170,7 +171,7 @@ class StateStore:
             handle.open(self._setting, self._versions.get(name, ()))
 
     def end(self) -> SubtaskAccount:
-        """Write the changes; the account for the next epoch."""
+        """Write the changes; return the account for the next epoch."""
         assert self._setting is not None
         # The version of a state that the program does not declare (yet) stays unchanged.
         versions = {name: refs_for(refs, self._groups) for name, refs in self._versions.items()}
@@ -216,7 +217,7 @@ class StateGetters:
         return self.state(_checked("get_aggregating_state", state_descriptor), AggregatingHandle)
 
 
-# By name: programs import descriptors from a layer above this one.
+# Checked by name: programs import descriptors from a higher layer.
 _DESCRIPTORS = {
     "get_state": "ValueStateDescriptor",
     "get_list_state": "ListStateDescriptor",

@@ -3,13 +3,13 @@
 A handle is made once, when the function requests it in `open()`. Its scope has the function's current subject:
 
     Scope          one of a visit's keys, by its number (`keyed_backend`)
-    SubjectScope   any key or place. A window operator does not know its subjects beforehand: windows merge, and
+    SubjectScope   any key or place. A window operator does not know its subjects in advance: windows merge, and
                    triggers request state of the result
 
 Handles behave alike for both; only their storage of values differs. Those of a visit are in a list, by number: the
-first use of the state reads it for all keys of the visit, a record then costs one list read and one write, and changes
-go to the table when the visit ends. (A dictionary would cost a hash per use.) Those of subjects are in a dictionary for
-the epoch. The operator prefetches many at once (`prefetch`); others are read on first use.
+first use of the state reads it for all keys of the visit, each record then costs one list read and one write, and
+changes are written to the table when the visit ends. (A dictionary would cost a hash per use.) Values of subjects are
+in a dictionary for the epoch. The operator prefetches many at once (`prefetch`); others are read on first use.
 
 The observable behaviour is that of processing one record at a time, in arrival order per key. A subject known to have
 no row gets no tombstone. States with many values per subject are in `collection_states`.
@@ -57,8 +57,8 @@ _OUTSIDE_WINDOW = _Outside(
 
 
 class Scope:
-    """The current key of a visit: `at` is its number, and no number outside a keyed call. The keys as Python values are
-    made on demand."""
+    """The current key of a visit: `at` is its number, or a placeholder outside a keyed call. The keys are converted to
+    Python values on demand."""
 
     __slots__ = ("_decode", "_keys", "at", "column")
 
@@ -88,7 +88,7 @@ class Scope:
         return self.keys[at]
 
     def following(self) -> list[Any]:
-        """The keys of the visit, from the current one on: mostly in the order of use."""
+        """The keys of the visit, from the current one on, usually in the order of use."""
         at = index(self.at)
         return self.keys[at:] + self.keys[:at] if at else self.keys
 
@@ -106,7 +106,7 @@ class SubjectScope:
 
     __slots__ = ("at",)
 
-    # The next subjects are not known here: operators prefetch them (`prefetch`, `load`).
+    # The next subjects are unknown here: operators prefetch them (`prefetch`, `load`).
     keys: tuple[Any, ...] = ()
 
     def __init__(self) -> None:
@@ -118,7 +118,7 @@ class SubjectScope:
         return self.at
 
     def following(self) -> tuple[Any, ...]:
-        """The next subjects, as far as they are known: none."""
+        """The known next subjects: always empty."""
         return self.keys
 
     def leave(self) -> None:
@@ -127,11 +127,11 @@ class SubjectScope:
 
 
 class StateHandle:
-    """Base of all states: a table, and a scope with the current subject (None: no function uses the handle).
+    """Base of all states: a table, and a scope with the current subject (None if no function uses the handle).
 
     `shape` is the kind of state for functions and queries; "" for internal ones. `next_number`: the next number of its
-    rows (`state_store`); None: its rows have none. `numbers_rows`: the numbers are those of a join's rows, not of a
-    list's elements.
+    rows (`state_store`); None: its rows are not numbered. `numbers_rows`: the numbers are those of a join's rows, not
+    of a list's elements.
     """
 
     shape = ""
@@ -156,14 +156,14 @@ class StateHandle:
         """Start a visit to these keys."""
 
     def prefetch(self, subjects: Iterable[Any]) -> None:
-        """Read the single values of these keys or places at once."""
+        """Read the single values of these keys or places in one lookup."""
 
     def leave(self) -> None:
-        """End the visit, or the epoch: changes go to the table."""
+        """End the visit, or the epoch: write changes to the table."""
 
     def merge(self, target: Any, sources: list[Any]) -> None:
         """Merge the state of the sources into the target, which becomes the current subject. Some states do not support
-        it."""
+        merging."""
         raise self._merge_error()
 
     def _merge_error(self) -> ProgramError:
@@ -192,7 +192,7 @@ class _Unread:
 
 
 class _SubjectValues(dict[Any, Any]):
-    """The values of subjects, None where there is none; each is read on first use."""
+    """The values of subjects, None for subjects without a value; each is read on first use."""
 
     __slots__ = ("_table", "rowless")
 
@@ -205,7 +205,7 @@ class _SubjectValues(dict[Any, Any]):
         return self.setdefault(subject, None)
 
     def read(self, subjects: Iterable[Any]) -> None:
-        """Read those that were not read yet, at once."""
+        """Read those not yet read, in one lookup."""
         new = [subject for subject in dict.fromkeys(subjects) if subject not in self]
         if new and self._table.holds_rows:
             values = self._table.read(new)
@@ -236,7 +236,7 @@ class ValueHandle(StateHandle):
 
     def _reset(self) -> None:
         self._values: Any = _Unread(self) if self._is_visited else _SubjectValues(self.table)
-        self._set: Any = bytearray() if self._is_visited else {}  # the ones that were set, indexed like `_values`
+        self._set: Any = bytearray() if self._is_visited else {}  # flags of set values, indexed like `_values`
         self._stored: Any = None  # mask of the visit's keys that have a row in the table
 
     def begin(self) -> None:
@@ -261,7 +261,7 @@ class ValueHandle(StateHandle):
         self._values.read(subjects)
 
     def value(self) -> Any:
-        """The value of the current subject, None if there is none."""
+        """The value of the current subject, or None."""
         return self._values[self._scope.at]
 
     def _renewed_value(self) -> Any:
@@ -305,7 +305,7 @@ class ValueHandle(StateHandle):
         return self.table.column(subjects), values, self._values.have_rows(subjects)
 
     def merge(self, target: Any, sources: list[Any], combine: Callable[[Any, Any], Any] | None = None) -> None:
-        """Merge several values into one; `combine` merges two, by default as the state itself does."""
+        """Merge several values into one; `combine` merges two and defaults to the state's own merge."""
         self.prefetch((target, *sources))
         scope, merged = self._scope, None
         for scope.at in (target, *sources):
@@ -323,8 +323,7 @@ class ValueHandle(StateHandle):
 
 
 class PairHandle(ValueHandle):
-    """`ValueState` of pairs of plain values, the most frequent kind (a sum and a count): most need no call to settle
-    them."""
+    """`ValueState` of pairs of plain values, the most frequent kind (a sum and a count): most need no settling."""
 
     def __init__(self, table: StateTable, scope: Scope, renews_on_read: bool, codec: StateCodec) -> None:
         super().__init__(table, scope, renews_on_read, codec)
@@ -380,7 +379,7 @@ class AggregatingHandle(ValueHandle):
         self._function = function
 
     def get(self) -> Any:
-        """The result of the added values, None if there are none."""
+        """The result of the added values, None if no value was added."""
         accumulator = self.value()
         return None if accumulator is None else self._function.get_result(accumulator)
 

@@ -1,9 +1,9 @@
 """Timers of keys and of windows: rows (key, time) due at their time, in the operator's store.
 
-They are durable, rescale and spill like all state. Setting a timer twice is setting it once. Timers fire in time order;
-a timer set while firing, for a time already reached, fires in the same epoch.
+They are durable, rescale and spill like all state. Setting a timer twice has no further effect. Timers fire in time
+order; a timer that is set during firing for a time already reached fires in the same epoch.
 
-Invariant: when an epoch ends, no timer at or before its time is left.
+Invariant: when an epoch ends, no timer at or before its time remains.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ __all__ = ["KeyedTimerService", "Timers", "timer_time"]
 
 
 class Timers(StateHandle):
-    """The timers of one time domain of one operator in one subtask. Their keys are keys or places: those of the
-    table."""
+    """The timers of one time domain of one operator in one subtask. Their keys are the table's: keys or places."""
 
     def __init__(self, table: StateTable) -> None:
         super().__init__(table, scope=None)

@@ -2,8 +2,8 @@
 
 Calls begin when their batch arrives and continue while the task reads the next one. Finished calls are emitted, and the
 operator waits for the rest before event time advances. So calls belong to their epoch: a crash repeats only the calls
-of uncommitted epochs, no result crosses a watermark, and pending calls need no stored state. A slow service blocks the
-task in `take`, which is all the back-pressure needed.
+of uncommitted epochs, no result crosses a watermark, and pending calls are not stored. A slow service blocks the task
+in `take`, which provides the back-pressure.
 
 Results have the timestamp of their record. The function has no keyed state.
 """
@@ -30,7 +30,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class AsyncCallsOperator(Operator):
-    """An `AsyncFunction` in one subtask, with an event loop of its own."""
+    """An `AsyncFunction` in one subtask, with its own event loop."""
 
     def __init__(self, setting: OperatorSetting) -> None:
         super().__init__(setting)
@@ -80,7 +80,7 @@ class AsyncCallsOperator(Operator):
             self._calls.abandon()
 
     def take(self, batch: Batch) -> None:
-        """Begins the calls of a batch and emits finished ones; returns when all have begun."""
+        """Starts the calls of a batch and emits finished ones; returns when all calls have started."""
         assert self._calls is not None
         self.records_in += len(batch)
         self._calls.queue(batch.values(), None if batch.timestamps is None else batch.timestamps.tolist())

@@ -2,9 +2,9 @@
 
 Order: within an epoch all broadcast records come first, by channel, sender and sequence, then the records of the other
 side. Every subtask receives the same broadcast records and applies them in the same order, whatever the shuffle does.
-So they all arrive at the same state, and every record of the epoch sees it in any subtask, also in a repeated epoch.
-Both inputs are buffered until everything from other tasks has arrived; records read in the same task come later and are
-not buffered.
+So all subtasks reach the same state, and every record of the epoch sees it in any subtask, also in a repeated epoch.
+Both inputs are buffered until everything from other tasks has arrived; records read in the same task are processed
+later and are not buffered.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _StateReader(_TimeReader):
 
     def _read_from(self, states: BroadcastStates) -> None:
         self._states = states
-        self._descriptor: Any = states  # a value that is never a descriptor; a caller might pass None
+        self._descriptor: Any = states  # a sentinel that is never a descriptor; callers might pass None
 
     def get_broadcast_state(self, state_descriptor: Any) -> BroadcastView:
         # Called for every record, mostly with the same descriptor.

@@ -1,4 +1,4 @@
-"""Operators that process columns and never convert a record to a Python value."""
+"""Operators that process columns and never convert records to Python values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["CacheOperator", "MapBatchesOperator", "ProjectOperator"]
 
 
 class CacheOperator(Operator):
-    """Forwards its records. A job that reads the cache has a source instead."""
+    """Forwards its records. A job that reads the cache has a source in its place."""
 
     def apply(self, batch: Batch) -> Batch:
         return batch
@@ -40,7 +40,8 @@ class ProjectOperator(Operator):
 
 
 class MapBatchesOperator(Operator):
-    """Calls the user's function with Arrow record batches. If the row count is unchanged, timestamps are retained."""
+    """Calls the user's function with Arrow record batches. If the row count is unchanged, rows keep their
+    timestamps."""
 
     def __init__(self, setting: OperatorSetting) -> None:
         super().__init__(setting)

@@ -1,12 +1,12 @@
 """Operators of two connected streams: one function with a method for each input.
 
-Order: within an epoch all records of the first input come before all records of the second. So the relative speed of
-the streams and the delivery order of the shuffle make no difference, and a repeated epoch gives the same result. The
-first input is processed as it arrives; the second is buffered (as columns if it is typed) until the epoch's input has
-arrived, and then processed sender by sender. The order within each sender is retained in both.
+Order: within an epoch all records of the first input come before all records of the second. So results do not depend on
+the relative speed of the streams or the delivery order of the shuffle, and a repeated epoch produces the same result.
+The first input is processed as it arrives; the second is buffered (as columns if it is typed) until the epoch's input
+has arrived, and then processed sender by sender. The order within each sender is retained in both.
 
-On keyed streams each input is visited key by key like any keyed stream (`keyed_operator`): first all records of the
-first input, then all of the second, with shared states and timers. Timers fire after both.
+On keyed streams each input is visited key by key (`keyed_operator`): first all records of the first input, then all
+records of the second, with shared states and timers. Timers fire after both.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class TwoInputs(Operator):
         self.finish_input()
 
     def finish_input(self) -> None:
-        """All records of the input were taken. Gathered records must be processed before those of the next input."""
+        """All records of the input have arrived. Gathered records must be processed before those of the next input."""
 
 
 class TwoKeyedInputs(TwoInputs, PerRecordOperator):

@@ -47,9 +47,9 @@ _LOG = logging.getLogger(__name__)
 class ReadOperator(Operator):
     """Reads the ranges of this subtask, split by split, and tracks each split's event time.
 
-    Its watermark is the minimum over the splits it read and those that are not read in this epoch (the floor). When all
-    splits have ended, it is the maximum watermark: windows close in the epoch that reads their last records, and these
-    are never written to state.
+    Its watermark is the minimum over the splits it reads and the splits not read in this epoch (the floor). When all
+    splits have ended, it is the maximum watermark: windows close in the epoch that reads their last records, which are
+    never written to state.
     """
 
     generates_watermarks = True
@@ -136,7 +136,7 @@ class ReadOperator(Operator):
 
     def _emit_dead_letters(self, letters: DeadLetters) -> None:
         """Counts messages that could not be decoded and emits them to their side output. They have no event time and do
-        not hold it back."""
+        not hold back the watermark."""
         batch = letters.batch
         self.records_in += len(batch)
         self.setting.context.metrics.counter("numRecordsInErrors").inc(len(batch))
@@ -189,9 +189,9 @@ class ReadOperator(Operator):
 
 
 class TimestampOperator(Operator):
-    """`assign_timestamps_and_watermarks` in mid-stream: its event time replaces that of its inputs.
+    """`assign_timestamps_and_watermarks` in mid-stream: its event time replaces the event time of its inputs.
 
-    Of its inputs' event time only the end matters. Their idleness does not: the operator sees itself whether records
+    It uses only the end of its inputs' event time and ignores their idleness: it observes itself whether records
     arrive.
     """
 
@@ -257,7 +257,7 @@ class WriteOperator(Operator):
         super().__init__(setting)
         assert isinstance(self.node.operation, Write)
         self._sink = self.node.operation.sink
-        # For a sink whose writers have state: every writer starts from an unmodified copy.
+        # If the sink's writers have state, every writer starts from an unmodified copy.
         self._pristine = cloudpickle.dumps(self._sink) if keeps_state(self._sink) else None
         self._writer: SinkWriter | None = None
         self._context: WriterContext | None = None

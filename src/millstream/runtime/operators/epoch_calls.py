@@ -1,6 +1,6 @@
 """The asynchronous calls of one epoch: the queued, running and finished ones.
 
-The task's thread queues records. Up to `capacity` calls run on the loop's thread; when one ends, another begins.
+The task's thread queues records. Up to `capacity` calls run on the loop's thread; when one ends, another starts.
 Results are returned in the order of their records, or as they complete. The task's thread waits either until the calls
 of all queued records have begun (so that the queue stays bounded) or until all calls are done.
 
@@ -25,7 +25,7 @@ from millstream.runtime.operators.loop_thread import LoopThread, StepWatch
 
 __all__ = ["Call", "CallFailure", "EpochCalls"]
 
-# Maximum results that wait for an earlier record's. At this limit no call begins until that record is done.
+# Maximum number of results that wait for an earlier record's. At this limit no call starts until that record is done.
 _OUT_OF_ORDER_MAX = 10_000
 # This many results are returned at once, even if more are pending.
 _FINISHED_MAX = 4_096
@@ -113,7 +113,7 @@ class EpochCalls:
 
     @property
     def stuck(self) -> bool:
-        """Whether a step that no time-out can end blocks the loop."""
+        """Whether the loop is blocked by a step that no timeout can end."""
         return self._watch.blocked_s() > self._settings.timeout_ms / 1000 + 1
 
     def abandon(self) -> None:
@@ -127,7 +127,7 @@ class EpochCalls:
         return not remaining or self._failure is not None or len(self._finished) >= _FINISHED_MAX
 
     def _check_loop(self) -> None:
-        """Detects conditions under which the epoch would never end: a blocked loop, a loop that has ended."""
+        """Detects conditions under which the epoch would never end: a blocked or terminated loop."""
         if self.stuck:
             error = ProgramError(
                 f"async_invoke() blocks the event loop: one step has run for {self._watch.blocked_s():.0f} s, so its "
@@ -163,7 +163,7 @@ class EpochCalls:
 
     def _ended(self, call: Call, task: asyncio.Task[None]) -> None:
         self._running.discard(task)
-        if task.cancelled():  # before its first step, so that `_perform` could not report it
+        if task.cancelled():  # cancelled before its first step, so `_perform` could not report it
             self._fail(asyncio.CancelledError("the call was cancelled before it began"), "async_invoke", call.value)
         self._begin()
 

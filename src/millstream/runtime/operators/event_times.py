@@ -1,7 +1,7 @@
 """Validates the timestamps of records for operators of event time: every record needs one within bounds.
 
-A timestamp near the ends of the 64-bit range is rejected: adding the length of a window to it would overflow. Results
-of windows without an end have such timestamps, and so do records of programs that use them for "never".
+A timestamp near the ends of the 64-bit range is rejected: adding the length of a window to it would overflow. Such
+timestamps occur in results of windows without an end, and in programs that use them to mean "never".
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ EVENT_TIME_MAX = 2**62
 
 
 def event_times(batch: Batch, call: UserCall, usage: str, role: str) -> Timestamps:
-    """The timestamps of a non-empty batch, or a failure if it has none. `usage`: how the operator uses event time, for
-    the message."""
+    """The timestamps of a non-empty batch; fails if it has no timestamps. `usage`: how the operator uses event time,
+    for the message."""
     stamps = batch.timestamps
     if stamps is None:
         error = ProgramError(

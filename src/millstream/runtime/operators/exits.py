@@ -3,8 +3,9 @@ BaseException, as failed functions.
 
 No `UserCall` catches these, and they would end the worker, or a test's whole process. They are caught around a task,
 where the traceback still identifies the operator: the innermost engine frame whose `self` has a `UserCall`. A real
-Ctrl-C is left alone: Python raises it only in the main thread, and jobs in this process run on threads of their own. A
-Spark worker runs tasks in its main thread; there the interrupted instruction decides: a `raise` is the function's own.
+Ctrl-C is not affected: Python raises it only in the main thread, and jobs in this process run on threads of their own.
+A Spark worker runs tasks in its main thread; there the interrupted instruction decides: a `raise` is the function's
+own.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ def exits_as_failures() -> Iterator[None]:
 
 
 def _is_external(error: BaseException) -> bool:
-    """Whether no user function raised it: Ctrl-C, a cancelled task, a crash simulated by a connector's test."""
+    """Whether the error was not raised by a user function: Ctrl-C, a cancelled task, a crash simulated by a connector's
+    test."""
     if type(error).__module__.startswith("millstream."):
         return True
     if isinstance(error, KeyboardInterrupt) and threading.current_thread() is not threading.main_thread():

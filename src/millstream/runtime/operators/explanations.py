@@ -1,10 +1,10 @@
 """Explains errors of user code in the user's terms.
 
-If a function returns a number instead of records, or a trigger lacks its `return`, the engine fails a moment later, in
-a line of its own, with an error that names neither. Results are not checked in advance, since every record would pay
-for it. But an error whose traceback has no user line must be about a value that user code returned, and
-`explanation_of` replaces it. An error of a user line retains Python's message, and `message_of` adds a hint: the
-effect of exit() in a task, why a value is None, which methods an engine object has.
+If a function returns a number instead of records, or a trigger lacks its `return`, the engine fails later, in its own
+code, with an error that names neither. Results are not checked in advance, since that would cost time for every record.
+But an error whose traceback has no user line must be about a value that user code returned, and `explanation_of`
+replaces it. An error of a user line retains Python's message, and `message_of` adds a hint: the effect of exit() in a
+task, why a value is None, which methods an engine object has.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def user_trace(error: BaseException) -> str:
 
 def causes_of(error: BaseException) -> str:
     """The errors that led to this one (`raise … from …`, or raised while another was handled), formatted as by Python,
-    or an empty text. Errors raised and handled within the engine are omitted."""
+    or an empty string. Errors raised and handled within the engine are omitted."""
     parts: list[str] = []
     seen = {id(error)}
     while True:
@@ -143,7 +143,7 @@ _NONE_HINTS = (
 
 def _hint_of(error: BaseException) -> str:
     """A hint for an error about None, if the user's line shows its origin, and for an attribute that a function object
-    does not have yet; else an empty text."""
+    does not have yet; else an empty string."""
     if isinstance(error, AttributeError) and _is_function(type(error.obj)):
         return ". Set it in open(self, runtime_context), or in __init__"
     if isinstance(error, TypeMismatchError):  # its message includes the next step
@@ -155,7 +155,7 @@ def _hint_of(error: BaseException) -> str:
 
 
 def _is_function(kind: type) -> bool:
-    """Whether a class of the program's derives from one of the function classes."""
+    """Whether a user class derives from one of the function classes."""
     return any(base.__module__.startswith("millstream.datastream.functions.") for base in kind.__mro__)
 
 

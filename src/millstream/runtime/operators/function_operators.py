@@ -2,8 +2,7 @@
 
 Functions with any number of results per record process a batch in `Pieces`. Results are Python values until they are
 emitted, so their size in bytes matters, not the number of input records. The size is unknown in advance: the first
-piece is small, and each one determines the size of the next. Functions with one result per record are not limited this
-way.
+piece is small, and each piece determines the size of the next. Functions with one result per record need no pieces.
 
 A process function emits each of its results to the main output or to a side output. Results have the timestamp of their
 record.
@@ -77,8 +76,8 @@ class Pieces:
             start += size
 
 
-# Maximum records of a batch that are Python values at once: more would leave the processor's cache before they are
-# columns again, and everything around the function would take half as much time more.
+# Maximum records of a batch that are Python values at once: more would be evicted from the CPU cache before they are
+# converted back to columns, and all work around the function would take half as much time again.
 _PIECE_RECORDS = 8_192
 
 
@@ -222,7 +221,7 @@ class ProcessOperator(SeveralResultsOperator):
     def _parts(self, out: list[Any], stamps: Timestamps | None) -> list[tuple[str | None, Batch]]:
         """Results by output: tagged values to their side outputs, the rest (None) to the main one."""
         if not self._has_tags and is_typed(self.node.output_type):
-            # No declared type has room for a tag: if all values fit the type, none of them is tagged.
+            # No declared type can represent a tag: if all values fit the type, none of them is tagged.
             with suppress(TypeMismatchError):
                 return [(None, Batch.of_values(out, self.node.output_type, stamps))]
         tagged = [type(item) is tuple and len(item) == 2 and isinstance(item[0], SideTag) for item in out]
@@ -243,7 +242,7 @@ class ProcessOperator(SeveralResultsOperator):
 
     def _warn_of_unread(self, unread: set[str]) -> None:
         """Warns of records for a side output that has no reader: they are dropped, as in Flink. If other side outputs
-        are read, that is often a typo."""
+        are read, the tag is often a typo."""
         for tag in sorted(unread) if self.side_outputs else ():
             warn_once(
                 f"side output {tag} of {self.uid}",

@@ -20,7 +20,7 @@ _THREAD = threading.local()
 
 
 class InterruptedEpoch(BaseException):
-    """The epoch that runs in this thread was cancelled."""
+    """The epoch running in this thread was cancelled."""
 
 
 @contextmanager

@@ -1,11 +1,11 @@
-"""Keyed functions over whole Arrow batches: records, keys and states as columns, in and out.
+"""Keyed functions over whole Arrow batches: input and output are columns of records, keys and states.
 
 A per-record keyed function costs a Python call per record. A function that works on columns (numpy, `pyarrow.compute`)
 receives all records of a batch with the states of their keys at once, and returns output and new states the same way.
 The first access to a state in a visit reads it for all keys of the visit in one lookup; new values are written to the
-table in one piece when the visit ends.
+table together when the visit ends.
 
-The function's results are checked against the declared types and the number of keys, and an error names the state.
+The function's results are checked against the declared types and the number of keys; an error names the state.
 
 Invariant: a visit sees the updates of earlier visits; null means no value.
 """

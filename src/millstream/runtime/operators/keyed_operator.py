@@ -223,7 +223,7 @@ class KeyedProcessOperator(PerRecordOperator, ProcessOperator):
         self._domains: tuple[Any, Any] = operation.time_domains
 
     def wake(self) -> None:
-        """Fires the processing-time timers that are due before any element."""
+        """Fires due processing-time timers, before any element is processed."""
         if not self._is_batch:
             self._fire(self.backend.processing_timers, self.time.now_ms, None, self._domains[1])
 
@@ -330,7 +330,7 @@ class KeyedProcessOperator(PerRecordOperator, ProcessOperator):
         self._emit_fired(out, stamps)
 
     def _warn_of_unhandled_timers(self) -> None:
-        """Warns of timers without effect: the function sets them but has no `on_timer` of its own."""
+        """Warns of timers without effect: the function sets them but does not define `on_timer`."""
         kind = type(self.user_function())
         if self._on_timer is None or is_engine_file(self._on_timer.__code__.co_filename):
             warn_once(

@@ -1,4 +1,4 @@
-"""An event loop on a thread of its own, so that calls progress while the task processes other records.
+"""An event loop on its own thread, so that calls progress while the task processes other records.
 
 It runs from its creation until `stop`, also between epochs, so that clients opened by a user's function can answer
 heartbeats of their servers. The thread is a daemon and holds no reference to its owner: when an owner is garbage
@@ -45,7 +45,8 @@ class LoopThread:
 
     @property
     def running(self) -> bool:
-        """Whether the loop still runs. Code on it can stop it, or raise an error that ends it (`SystemExit`)."""
+        """Whether the loop still runs. Code running on it can stop it, or raise an error that ends it
+        (`SystemExit`)."""
         return self._thread.is_alive()
 
     def soon(self, callback: Callable[[], None]) -> None:
@@ -63,7 +64,7 @@ class LoopThread:
             try:
                 result = work()
                 results.append(await result if inspect.isawaitable(result) else result)
-            except BaseException as error:  # even one that would end the loop: it is raised in the waiting thread
+            except BaseException as error:  # even an error that would end the loop is raised in the waiting thread
                 errors.append(error)
             finally:
                 done.set()

@@ -5,9 +5,9 @@ arriving records and writes them like any state; in the next round, of the same 
 before its own input. So the loop needs no backward channel, its records are in every snapshot, and a crash repeats only
 the rounds since the last manifest.
 
-Event time after the head waits for the records in the loop: it stays below the timestamps emitted in a round, since
-each of these records may return. When none returns, the next round lets event time advance. So an iteration never makes
-a record late.
+Event time downstream of the head waits for the records in the loop: it stays below the timestamps emitted in a round,
+since each of these records may return. If no record returns, event time advances in the next round. So an iteration
+never makes a record late.
 
 Stored form, version 1: a column of blocks in the exchange format (`runtime/exchange/blocks.py`), as one operator list
 (`operator_lists`), which has length and checksum. After a change of parallelism the blocks are redistributed.
@@ -46,7 +46,7 @@ def loop_records(accounts: Mapping[int, SubtaskAccount]) -> int:
 
 
 def loop_is_settled(accounts: Mapping[int, SubtaskAccount]) -> bool:
-    """Whether event time after a loop has advanced as far as it can, from the accounts of its head."""
+    """Whether event time downstream of a loop has fully advanced, from the accounts of its head."""
     return not any(account.holds for account in accounts.values())
 
 
@@ -97,8 +97,8 @@ class LoopHeadOperator(Operator):
     def begin(self, spec: EpochSpec, nonce: str) -> None:
         """Begins a round: locates the records that returned in the last one."""
         super().begin(spec, nonce)
-        # The minimum over all heads, even if this one was ahead: a record of another head can return here, and no
-        # operator after an exchange has passed it yet.
+        # The minimum over all heads, even if this head was ahead: a record of another head can return here, and no
+        # operator downstream of an exchange has advanced past that minimum yet.
         self.time.watermark = spec.watermarks.get(self.uid, MIN_WATERMARK)
         context = self.setting.context
         accounts = spec.states.get(self._tail, {})

@@ -1,4 +1,4 @@
-"""An operator: one node of the plan in one subtask, from the moment it is opened until it is closed.
+"""An operator: one node of the plan in one subtask, from open to close.
 
     open ──► begin ──► wake ──► receive_end ──► read ──► advance ──► acknowledge ──► close
                ▲        └───────────── take* ──────────────┘             │
@@ -15,16 +15,15 @@
     close()                the job has ended, or another process runs the subtask
 
 `run_epoch` performs the steps, in tasks and in the test harness: all operators of a subtask perform a step, in
-topological order, before any of them performs the next. A `Traffic` connects them with exchanges and the driver, or
+topological order, before any operator performs the next. A `Traffic` connects them with exchanges and the driver, or
 with a test: it delivers input, collects output, and provides the watermarks of the inputs. So batches arrive at an
-operator from `wake` until its own `advance`, and none after it. If a step after `begin` fails, every operator is
-aborted and closed.
+operator only between `wake` and its own `advance`. If a step after `begin` fails, every operator is aborted and closed.
 
 A subclass overrides the steps in which it differs, and calls `super()`. Operators measure their own time, excluding
 downstream operators, so the shares add up. No operator has per-record work outside the user's own function.
 
-Invariant: once all operators have begun an epoch, either they acknowledge it or each of them is aborted, whatever the
-others do: after a failure here, and after the reported failure of another task.
+Invariant: once all operators have begun an epoch, every operator either acknowledges it or is aborted, independently of
+the others, after a failure in this task or the reported failure of another.
 """
 
 from __future__ import annotations
@@ -109,8 +108,8 @@ class Operator:
         return self.user_function()
 
     def follows_splits(self, inputs_do: bool) -> bool:
-        """Whether its event time is that of splits read in this task, which may move to another one. `inputs_do`: one
-        of its inputs in this task follows splits."""
+        """Whether its event time is derived from splits read in this task, which may move to another task. `inputs_do`:
+        one of its inputs in this task follows splits."""
         return inputs_do and not self.is_keyed
 
     @property
@@ -127,7 +126,7 @@ class Operator:
         self.open_functions()
 
     def open_functions(self) -> None:
-        """Opens the user's functions. If one fails, closes the ones already open: nothing else refers to them."""
+        """Opens the user's functions. If one fails, closes the functions already open: nothing else refers to them."""
         opened: list[Any] = []
         try:
             for function in self.user_functions():
@@ -151,7 +150,7 @@ class Operator:
         self.operator_state.begin(spec.operator_states.get(self.uid, {}), nonce, spec.epoch, spec.now_ms)
 
     def wake(self) -> None:
-        """All operators of the task have begun; none has taken a batch. Emits results that are due."""
+        """Emits due results. All operators of the task have begun; no batch has been processed."""
 
     def input(self, number: int, origin: Origin) -> Output:
         """The callable that takes the batches of an input. Connected streams have two inputs, numbered from 1."""

@@ -1,8 +1,8 @@
 """Operator state in a task: the state of a subtask's function through `initialize_state` and `snapshot_state`.
 
 A function stays open in a worker process across epochs, but its subtask may move to another process, and the epoch it
-processed may not be committed. So the function's memory is valid only if it is exactly the state in the last manifest:
-this very object wrote the manifest's account of the subtask, as the nonce of the attempt shows (`is_outdated`).
+processed may not be committed. So the function's memory is valid only if it is exactly the state in the last manifest,
+that is, if this object wrote the manifest's account of the subtask; the attempt's nonce identifies it (`is_outdated`).
 Otherwise the function is closed, and a new copy is created, initialised and opened; so `initialize_state` is called
 once on each object, before `open`, as in Flink.
 
@@ -121,7 +121,7 @@ class OperatorState:
     def _reset(self, saved_lists: StoredLists) -> None:
         self._saved_lists = saved_lists
         self._values: dict[str, OperatorValue] = {}
-        # The stored lists of this subtask. After a rescale no stored list belongs to this subtask alone.
+        # The stored lists of this subtask. After rescaling, no stored list belongs to this subtask alone.
         is_same_parallelism = saved_lists.parallelism == self._parallelism
         self._entries: Mapping[str, ListEntry] = saved_lists.of_subtask(self._subtask) if is_same_parallelism else {}
 
@@ -153,7 +153,7 @@ class OperatorState:
             function.initialize_state(InitializationContext(self, keyed))
 
     def is_outdated(self, accounts: Mapping[int, FunctionAccount]) -> bool:
-        """Whether the open function has another version than the last manifest's, or an incomplete epoch's."""
+        """Whether the open function's version differs from the last manifest's, or belongs to an incomplete epoch."""
         account = accounts.get(self._subtask)
         committed = None if account is None else account.nonce
         return self._outlives_epoch and (self._held_nonce is None or self._held_nonce != committed)
@@ -218,7 +218,7 @@ class OperatorState:
         return ProgramError(f"{_NAMES[mode]} of '{self.operator}': found {descriptor!r}, expected {expected}")
 
     def _open_value(self, descriptor: Any, value: V) -> V:
-        """The value with its restored content, or the value already open under this name."""
+        """The value already open under this name, or a new one with its restored content."""
         name: str = descriptor.get_name()
         subject = self._description(name)
         ttl: Any = getattr(descriptor, "_ttl_config", None)

@@ -1,4 +1,4 @@
-"""The operators of running aggregations: `reduce` per record, `sum` and the others in columns.
+"""The operators of running aggregations: `reduce` runs per record; `sum` and the others are vectorised.
 
 In STREAMING every record emits the current result of its key, with the record's timestamp. In BATCH only the final
 result of each key is emitted, at the end of the input, in the order of the store, without a timestamp. In both modes
@@ -68,7 +68,7 @@ class ReduceOperator(_RunningOperator, PerRecordOperator):
         assert isinstance(operation, Reduce)
         function = operation.function
         self._first = function.first if isinstance(function, FieldReduce) else None
-        # Not every callable with a `reduce` is a reduce function (numpy's ufuncs have one): those have `open` too.
+        # A callable with `reduce` is a reduce function only if it also has `open`: numpy's ufuncs have `reduce`.
         is_object = isinstance(function, FieldReduce) or hasattr(function, "open")
         self._reduce = function.reduce if is_object else function
         self._codec = task_codec(self.node.output_type, f"state '{ROLLED}' of '{name}'")
@@ -122,7 +122,7 @@ class RollingOperator(_RunningOperator, ColumnarOperator):
         position = self._operation.position
         fields = plain.get_field_types() if isinstance(plain, RowTypeInfo | TupleTypeInfo) else [type_info]
         self._basic = basic_type(fields[position])
-        # Other number types have no bounds at which they could overflow.
+        # Other number types have no bounds that could overflow.
         self._is_strict = self._operation.is_strict and self._operation.kind == "sum" and self._basic in INTEGER_BITS
 
     def work(self, visit: Visit) -> Iterator[Part]:

@@ -51,7 +51,7 @@ def warn_if_all_none(results: list[Any], node: Node, method: str, meaning: str) 
 
 def warn_if_not_bool(verdicts: list[Any], function: Any, node: Node) -> None:
     """Warns if a filter returned strings or functions, which count as true whatever they mean ('no', or `word.isdigit`
-    without brackets). Other values that are not bools have Python's usual truth value."""
+    without brackets). For other types Python's usual truth value applies."""
     verdict = verdicts[-1] if verdicts else None
     if isinstance(verdict, str | bytes | bytearray):
         shown = repr(verdict)
@@ -72,7 +72,7 @@ def warn_if_not_bool(verdicts: list[Any], function: Any, node: Node) -> None:
 
 
 def _shown_function(function: Any) -> str:
-    """A function by its name and place.
+    """A function's name and source location.
 
     >>> _shown_function(len)
     'len'
@@ -84,7 +84,7 @@ def _shown_function(function: Any) -> str:
 
 
 def _records(count: int) -> str:
-    """How many records, in words.
+    """The record count in words.
 
     >>> _records(1), _records(3)
     ('a record', 'each of 3 records')

@@ -1,9 +1,9 @@
 """Calls user code: binds functions, provides their context, and reports their failures.
 
-Every call into user code goes through a `UserCall`, which costs nothing per record: a batch is run in one
-comprehension, and the failing record is determined only after an error (an iterator knows how many items remain). A
-failure is reported in the user's terms (error, place and record) and travels to the driver as data, not as a Spark
-error: it is not retried in vain and arrives without JVM frames.
+Every call into user code goes through a `UserCall`, which costs nothing per record: a batch runs in one comprehension,
+and the failing record is determined only after an error (an iterator knows how many items remain). A failure is
+reported in the user's terms (error, location and record) and is sent to the driver as data, not as a Spark error, so it
+is not retried in vain and has no JVM frames.
 
 `explanations` rephrases Python's errors in the user's terms.
 """
@@ -45,7 +45,7 @@ _RECORD_CHARACTERS_MAX = 500
 @dataclass(frozen=True)
 class FailureReport:
     """Everything a user needs to fix a failing function. `text()` is the printed report. Many fields: each is a part of
-    it or identifies the place."""
+    it or identifies the location."""
 
     operator: str
     uid: str
@@ -59,7 +59,7 @@ class FailureReport:
     epoch: int = -1
     output: tuple[tuple[str, ...], ...] = ()  # lines that user code printed and logged before it failed
     causes: str = ""  # the errors that led to this one, formatted as by Python
-    place: str = ""  # the cluster process it happened in, if known
+    place: str = ""  # the cluster process in which it occurred, if known
 
     def text(self) -> str:
         """The user's traceback first, then the record, the operator and its line in the program."""
@@ -165,7 +165,7 @@ def _message(error: BaseException) -> str:
 
 
 class Described(str):
-    """A description in place of a record in a report, if a function was called for a timer or a window."""
+    """A description that replaces the record in a report, if a function was called for a timer or a window."""
 
     __slots__ = ()
 
@@ -174,7 +174,7 @@ class Described(str):
 
 
 def _record_of(error: BaseException) -> tuple[Any, ...]:
-    """The current record of the engine's innermost loop over records, by the names of its locals."""
+    """The current record of the engine's innermost loop over records, identified by the names of its locals."""
     for frame in reversed([frame for frame, _ in traceback.walk_tb(error.__traceback__)]):
         names = frame.f_locals if is_engine_file(frame.f_code.co_filename) else {}
         values, remaining = names.get("values"), names.get("remaining")

@@ -1,12 +1,12 @@
 """Aggregates added to a query after its groups were stored.
 
-A group that was stored without an aggregate has NULL in its parts. Over append-only input the aggregate starts with the
-rows that arrive from then on. Over a changelog it cannot: deletes of rows it never saw would arrive, and a count would
-fall below zero. There it is **unknown**, and its result NULL, in every existing group until the group has lost all its
-rows; it sees all rows that arrive afterwards. Known results are exact. COUNT(*) is always known, since groups over a
-changelog count their rows anyway.
+A group stored without an aggregate has NULL in the aggregate's accumulator columns. Over append-only input the
+aggregate starts with the rows that arrive from then on. Over a changelog it cannot: deletes of rows it never saw would
+arrive, and a count would fall below zero. So it is **unknown**, with a NULL result, in every existing group until the
+group becomes empty; it sees all rows that arrive afterwards. Known results are exact. COUNT(*) is always known, since
+groups over a changelog count their rows anyway.
 
-Rows emitted before had no such column, so their retractions have NULL there.
+Rows emitted earlier had no such column, so their retractions have NULL in it.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from millstream.state.windows.bound_aggregates import BoundAggregate
 __all__ = ["AddedMeasures", "Unseen", "masked"]
 
 Unseen = Sequence[Bools | None]
-"""For each measure a mask of the groups that lack it; None: no group does."""
+"""For each measure, a mask of the groups stored without it; None if all groups have it."""
 
 
 @dataclass(frozen=True)
 class AddedMeasures:
-    """The measures of a query that groups were stored without. `measures`: as in partials; `stored`: as in group rows.
-    `is_signed`: the input has deletes, and the last measure counts rows."""
+    """The measures added to a query after its groups were stored. `measures`: as in partials; `stored`: as in group
+    rows. `is_signed`: the input has deletes, and the last measure counts rows."""
 
     measures: Sequence[BoundAggregate]
     stored: Sequence[BoundAggregate]
@@ -62,19 +62,19 @@ class AddedMeasures:
         return parts
 
     def unknown(self, unseen: Unseen) -> Unseen:
-        """The results that are not known."""
+        """Mask of the unknown results."""
         return [
             mask if self.is_signed and not _counts_rows(measure) else None
             for measure, mask in zip(self.stored, unseen, strict=True)
         ]
 
     def known_parts(self, parts: Parts, unknown: Unseen) -> Parts:
-        """An epoch's parts, with NULL where the result stays unknown."""
-        # Partials of append-only input have other parts than measures (`distinct_arguments`); all of them are known.
+        """An epoch's partials, with NULL where the result stays unknown."""
+        # Partials of append-only input are not laid out by measure (`distinct_arguments`); all of them are known.
         return _without_unknown(self.measures, parts, unknown) if self.is_signed else parts
 
     def storable(self, parts: Parts, unknown: Unseen) -> tuple[Parts, Unseen]:
-        """The accumulators to store, and the results that are still unknown, in groups that have rows."""
+        """The accumulators to store, and the results that are still unknown, for non-empty groups."""
         if not any(mask is not None for mask in unknown):
             return parts, unknown
         has_rows = parts[-1].to_numpy() > 0
@@ -93,7 +93,7 @@ def _counts_or_rows(counts: pa.Array, rows: pa.Array) -> pa.Array:
 
 
 def _without_unknown(measures: Sequence[BoundAggregate], parts: Parts, unknown: Unseen) -> Parts:
-    """Parts with NULL where a measure is unknown."""
+    """Accumulator columns with NULL where a measure is unknown."""
     parts = list(parts)
     at = 0
     for measure, mask in zip(measures, unknown, strict=True):

@@ -1,14 +1,14 @@
 """Moves old rows of a stored table from state to its archive, in one step of one epoch (decision 0023).
 
-Rows up to the cut are written to a file and deleted from state, and the file is named in state. All three are in one
-epoch: its manifest has all of them or none. The staged file is passed downstream, to be published.
+Rows up to the cut are written to a file and deleted from state, and the file is named in state. All three happen in one
+epoch, whose manifest commits them atomically. The staged file is passed downstream, to be published.
 
 A row that changes after it was archived is stored in state again, without a lookup. Only a delete needs a mark: for a
 table with a key, the key with the version (`removed`); for a table of counted rows, a count below 0. Marks are archived
 like rows, so that state does not grow with deleted rows: the next file then marks the key as deleted.
 
-Versions are numbers of this module. They grow within a key group, whichever subtask owns it, and follow the clock where
-it advances. The epoch's number would not do: epochs that run ahead and are committed as one may share it.
+This module assigns version numbers. They increase within a key group, whichever subtask owns it, and follow the clock
+where it advances. The epoch's number cannot serve: epochs that run ahead and are committed as one may share it.
 """
 
 from __future__ import annotations
@@ -75,13 +75,13 @@ class ArchivedTable:
         backend.keep(ARCHIVED_REMOVALS, StateHandle(self._removed, backend.scope))
 
     def begin(self) -> None:
-        """Start an epoch. It must not abort what earlier epochs staged."""
+        """Start an epoch. Aborting it must not affect output staged by earlier epochs."""
         self._writer = None
         self._entries = None
 
     def remember_columns(self, accounts: Mapping[int, SubtaskAccount], now: str) -> None:
-        """Record since when each column exists, from the previous epoch's accounts; a new column exists since `now`,
-        which is the same for all subtasks."""
+        """Record when each column was added, from the previous epoch's accounts; for a new column that is `now`, the
+        same in all subtasks."""
         tables = [table for account in accounts.values() for table in account.queryable.values()]
         if tables:
             before = tables[0]
@@ -91,7 +91,7 @@ class ArchivedTable:
             self.births = tuple(births.get(name, now) for name in self._archive.row_type.names)
 
     def times_ms(self, rows: pa.StructArray, now_ms: int) -> Int64s:
-        """The times that decide when rows are old."""
+        """The times that determine when rows are due for archiving."""
         if self._archive.by is None:
             return np.full(len(rows), now_ms, dtype=np.int64)
         return self._archive.times_ms(rows.flatten())
@@ -107,7 +107,7 @@ class ArchivedTable:
 
     def _named_files(self) -> list[tuple[Int64s, pa.StructArray]]:
         """The files named under keys of this subtask: key groups, and the file's entry for each. There may be very
-        many: they are read once per epoch, until it names another."""
+        many, so they are read once per epoch, until the epoch names another."""
         if self._entries is None:
             self._files.settle()
             blocks = () if self._files.view.is_empty else self._files.view.scan()
@@ -117,7 +117,7 @@ class ArchivedTable:
         return self._entries
 
     def _versions(self) -> Int64s:
-        """The newest version of each key group's archived rows; 0 where none is archived."""
+        """The newest version of each key group's archived rows; 0 without archived rows."""
         newest = np.zeros(self._groups, dtype=np.int64)
         for groups, entries in self._named_files():
             np.maximum.at(newest, groups, entries.field("version").to_numpy())
@@ -127,9 +127,9 @@ class ArchivedTable:
         return key_groups(hashes, self._groups).astype(np.int64)
 
     def remove(self, keys: KeyColumn, time_ms: int) -> None:
-        """Mark archived rows of these keys as deleted: no version so far counts. Versions are those of the key group,
-        which its owner knows at any parallelism. `time_ms`: the watermark, or the clock; the mark is archived with the
-        next file."""
+        """Mark archived rows of these keys as deleted: all previous versions become invalid. Versions are per key
+        group, so its owner knows them at any parallelism. `time_ms`: the watermark, or the clock; the mark is archived
+        with the next file."""
         if len(keys):
             due_ms = np.full(len(keys), max(time_ms - self._archive.after_ms, _EARLIEST_MS), dtype=np.int64)
             versions = pa.array(self._versions()[self._groups_of(keys.hashes)])
@@ -160,8 +160,8 @@ class ArchivedTable:
         return Batch.of_columns(text, _STAGED)
 
     def _take_marks(self, cut_ms: int) -> _DueRows:
-        """Remove the marks up to the cut from state. A mark whose key has a row again is not needed: the row counts,
-        here and in the archive, and its delete makes a new mark."""
+        """Remove the marks up to the cut from state. A mark is not needed if its key has a row again: the row takes
+        precedence, here and in the archive, and its delete makes a new mark."""
         marks = _due(self._removed, cut_ms)
         self._removed.changes.delete(marks.keys)
         if not len(marks) or self._table.view.is_empty:
@@ -175,7 +175,7 @@ class ArchivedTable:
             self._removed.changes.delete(keys.take(np.flatnonzero(self._removed.view.get(keys).mask)))
 
     def _times_of_marks(self, marks: _DueRows) -> Int64s:
-        """The times that locate a mark's file: those of the keys, if keys have a time."""
+        """The times that locate a mark's file: the keys' times, if keys have a time."""
         if not len(marks) or not self._archive.has_fixed_times:
             return marks.times_ms
         return milliseconds(self._key_columns(marks)[self._archive.primary_key.index(self._archive.by or "")])
@@ -184,7 +184,7 @@ class ArchivedTable:
         return [marks.keys.array] if len(self._archive.primary_key) == 1 else marks.keys.array.flatten()
 
     def _file_rows(self, due: _DueRows, marks: _DueRows, version: int) -> pa.RecordBatch:
-        """Rows and marks as a file stores them, sorted so that row-group statistics find a key."""
+        """Rows and marks as a file stores them, sorted so that row-group statistics can locate a key."""
         archive, schema = self._archive, self._archive.file_type.schema
         pieces = [self._value_rows(due, version)]
         if len(marks):

@@ -1,6 +1,6 @@
-"""Converts changes to rows with an operation column, and back: at most one row out per row in, without state.
+"""Converts changes to rows with an operation column, and back: at most one output row per input row, without state.
 
-Operators emit the net change of an epoch (`runtime.tables.changes`), so these are the changes between epochs.
+Operators emit net changes (`runtime.tables.changes`), so these are the changes from one epoch to the next.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Changelogs: signs of row kinds, and net changes between two states.
 
 Rows of kind +I and +U are inserts, -U and -D are deletes. An operator emits the net change of an epoch: for each group,
-key or place the previous row as a delete and the current one as an insert, and nothing if they are equal. So the output
+key or rank the previous row as a delete and the current one as an insert, and nothing if they are equal. So the output
 of every committed epoch is the answer over all input read up to it.
 
 A retraction equals the emitted row including the signs of zeros: 0.0 and -0.0 are equal as keys but differ in a row,
-since a cast to text or a quotient shows the sign. All NaNs are equal.
+since a cast to a string or a division exposes the sign. All NaNs are equal.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ def equal_rows(count: int, split: int, columns: Iterable[Callable[[Int64s], pa.A
         if not len(rows):
             return rows
         groups = groups_of(pa.array(groups.codes[is_left]))
-    # As many identical rows of each side as the other side has.
+    # Match min(left, right) identical rows.
     wanted = np.minimum(*_side_counts(rows, split, groups))
     equal = []
     for side in (rows < split, rows >= split):
@@ -196,7 +196,7 @@ def equal_rows(count: int, split: int, columns: Iterable[Callable[[Int64s], pa.A
 
 
 def _side_counts(rows: Int64s, split: int, groups: Groups) -> tuple[Int64s, Int64s]:
-    """How many rows of each group belong to the first and to the second side."""
+    """The number of rows per group on the first and on the second side."""
     is_first = rows < split
     first, second = groups.codes[is_first], groups.codes[~is_first]
     return np.bincount(first, minlength=groups.count), np.bincount(second, minlength=groups.count)

@@ -1,8 +1,8 @@
 """Joins every row with the rows that a table function of the program returns for it (LATERAL TABLE).
 
-The function is called once for every row, with PyFlink's values, and yields rows: a `Row` or tuple for several columns,
-a value for one. The results of a batch are converted to columns together. A row without results is dropped, or padded
-with NULLs with `keeps_all`.
+The function is called once per row, with values of PyFlink's types, and yields rows: a `Row` or tuple for several
+columns, a value for one. The results of a batch are converted to columns together. A row without results is dropped, or
+padded with NULLs with `keeps_all`.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class CorrelateOperator(RepeatingOperator):
         yield self._joined(batch.slice(first, len(counts)), counts, results)
 
     def _joined(self, batch: Batch, counts: list[int], results: list[Any]) -> Batch:
-        """Rows with the results of their calls: `counts` results each."""
+        """Rows joined with the results of their calls; `counts` is the number of results per row."""
         rows = np.repeat(np.arange(len(batch)), counts)
         function = self._operation.function
         results = rows_with_whole_numbers(results, self._operation.result_type.types, function)
@@ -105,7 +105,7 @@ class CorrelateOperator(RepeatingOperator):
             return
         is_single = len(self._operation.result_type.fields) == 1
         if isinstance(returned, Row | tuple | str | bytes) or not isinstance(returned, Iterable):
-            returned = [returned]  # one row, returned and not yielded, which PyFlink accepts
+            returned = [returned]  # a single row returned instead of yielded, which PyFlink accepts
         for result in returned:
             if is_single and not isinstance(result, Row | tuple):
                 results.append((result,))

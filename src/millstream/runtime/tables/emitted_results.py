@@ -1,12 +1,12 @@
 """What an operator with a time-to-live has emitted for each stored row.
 
-Usually this follows from the stored rows and is not written. With 'table.exec.state.ttl' it does not: a join partner or
-an earlier row may have expired since the row was emitted, and the retraction must equal the row that was emitted. So a
-value is stored for each row: its match count (joins), its rank (Top-N), or its results (OVER). Retractions read it
-here.
+Usually this can be derived from the stored rows and is not written. With 'table.exec.state.ttl' it cannot: a join
+partner or an earlier row may have expired since the row was emitted, and the retraction must equal the row that was
+emitted. So a value is stored for each row: its match count (joins), its rank (Top-N), or its results (OVER).
+Retractions read it here.
 
 An entry has the key and number of its row and expires no sooner. A row without an entry was stored by an older version:
-its output follows from the stored rows.
+its output is derived from the stored rows.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class EmittedResults(NumberedTable):
         return lookup.mask, lookup.values
 
     def numbers_of(self, rows: SignedRows, absent: Int64s) -> tuple[Bools, Int64s]:
-        """A mask of the rows that have an entry, and every row's number: from its entry, or else from `absent`."""
+        """A mask of the rows that have an entry, and every row's number: from its entry, or from `absent` if it has
+        none."""
         known, values = self.of(rows)
         numbers = absent.copy()
         numbers[known] = values.to_numpy()

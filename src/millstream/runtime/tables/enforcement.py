@@ -1,8 +1,8 @@
-"""Enforces a sink table's constraints: NOT NULL columns, and lengths of text and bytes.
+"""Enforces a sink table's constraints: NOT NULL columns, and lengths of strings and bytes.
 
 Both follow Flink's options. 'table.exec.sink.not-null-enforcer' decides whether a NULL in a NOT NULL column is an error
-or the row is dropped. 'table.exec.sink.type-length-enforcer' decides whether text and bytes are cut to their length
-(and CHAR padded with blanks, BINARY with zeros), rejected, or left unchanged.
+or the row is dropped. 'table.exec.sink.type-length-enforcer' decides whether strings and bytes are trimmed to their
+length (and CHAR padded with blanks, BINARY with zeros), rejected, or left unchanged.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class EnforcementOperator(Operator):
         return batch.take(rows) if len(rows) else None
 
     def _fitted(self, batch: Batch, column: pa.Array, name: str, data_type: DataType) -> pa.Array:
-        """A column of text or bytes of the right length."""
+        """A column of strings or bytes, trimmed or padded to the declared length."""
         length = _length(data_type)
         is_text, is_filled = pa.types.is_string(column.type), isinstance(data_type, CharType | BinaryType)
         lengths = pc.utf8_length(column) if is_text else pc.binary_length(column)

@@ -95,7 +95,7 @@ class GatheringOperator(KeyedOperator):
 
 
 def rowtimes(columns: pa.RecordBatch, rowtime: int | None) -> Int64s | None:
-    """Event times of rows emitted in BATCH; None if no column holds them or a row has none (from an outer join)."""
+    """Event times of rows emitted in BATCH; None if no column holds them or a row's is NULL (from an outer join)."""
     if rowtime is None or columns.column(rowtime).null_count:
         return None
     moments = columns.column(rowtime)

@@ -58,7 +58,7 @@ __all__ = ["GroupsOperator", "PartialGroupsOperator"]
 # Partials are merged when they reach this size, and again when they have doubled.
 _GATHERED_BYTES = 128 << 20
 _BATCH_ROWS_MAX = 65_536
-# An epoch of more groups is processed in the order of the store, which makes reads and writes sequential.
+# An epoch with more groups than this is processed in store order, which makes reads and writes sequential.
 _UNSORTED_GROUPS_MAX = 1_024
 
 
@@ -237,7 +237,7 @@ class GroupsOperator(KeyedOperator):
             yield attach_row_kinds(batch, kinds[start : start + _BATCH_ROWS_MAX])
 
     def _results(self, parts: Parts) -> list[pa.Array]:
-        """The results that are output columns; the row count may not be one."""
+        """The results that are output columns; the row count need not be one of them."""
         results = self._accumulators.results(parts)
         return results[: len(self._schema) - self._operation.keys]
 

@@ -2,16 +2,16 @@
 
 When the first value is deleted, the next one must be known, so every value is stored. Rows with equal values are not
 distinguished: FIRST_VALUE orders a value by when it last became present, so one that is deleted and inserted again,
-even in one epoch, follows those that stayed; LAST_VALUE orders it by its last arrival. A small group has its values in
-its row, in arrival order (`SignedValues`). Those of a large one are in two tables:
+even in one epoch, follows those that stayed; LAST_VALUE orders it by its last arrival. A small group stores its values
+in its row, in arrival order (`SignedValues`). A large group stores them in two tables:
 
     places of values       (group, value) → its multiplicity, and its number
     values by place        (group, place) → the value
 
 A group counts arrivals: the count at its arrival is a value's **number**. Its **place** is the number, negated for
-LAST_VALUE, so that the result is always at the first place. The group's row has the result with its place. A change is
-looked up by its value; when the result is deleted, an ordered read finds the next one after its place. So the cost of a
-change does not grow with the group.
+LAST_VALUE, so that the result always has the smallest place. The group's row stores the result with its place. A change
+is looked up by its value; when the result is deleted, an ordered read finds the next one after its place. So the cost
+of a change does not grow with the group.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def has_arrivals(measure: BoundAggregate) -> bool:
 
 @dataclass(frozen=True)
 class _Edge:
-    """A measure: the position of its parts in the accumulator, and its tables. `is_last`: the result is the last
-    arrival. `rearrives`: a value that is already present arrives anew."""
+    """A measure: the position of its columns in the accumulator, and its tables. `is_last`: the result is the last
+    arrival. `rearrives`: inserting a value that is present counts as a new arrival."""
 
     at: int
     is_last: bool
@@ -65,8 +65,8 @@ class _Edge:
 
 @dataclass(frozen=True)
 class _Values:
-    """Distinct values of groups: how often each is deleted, and how often inserted after that; its group and key. The
-    values of a group are adjacent, in arrival order."""
+    """Distinct values of groups: each with its group and key, its number of deletes, and its number of inserts after
+    them. The values of a group are adjacent, in arrival order."""
 
     codes: Int64s
     values: pa.Array
@@ -93,7 +93,7 @@ class GroupArrivals:
             self._edges.append(_Edge(at, is_last, is_last and measure.inner.detail != "distinct", by_value, by_place))
 
     def absorb(self, keys: KeyColumn, parts: Parts, was_stored: Bools, stored: Parts) -> Parts:
-        """An epoch's input as it is stored: values of groups that have spilled go to the tables, and the result may
+        """An epoch's input as it is stored: values of spilled groups are written to the tables, and the result may
         change."""
         parts = list(parts)
         for edge in self._edges:
@@ -125,7 +125,7 @@ def _take_values(edge: _Edge, keys: KeyColumn, parts: Parts, groups: Bools) -> _
     losses, gains = -np.minimum(times, 0), np.maximum(times, 0)
     if losses.any():
         pairs = pair_groups(Groups(codes, len(keys)), groups_of(values))
-        places = np.sort(pairs.lasts()[pairs.sizes > 0])  # where it is inserted, if it is
+        places = np.sort(pairs.lasts()[pairs.sizes > 0])  # the last occurrence of each value
         chosen = pairs.codes[places]
         losses, gains = (totals(pairs.codes, each, pairs.count)[chosen] for each in (losses, gains))
         codes, values = codes[places], values.take(pa.array(places))
@@ -216,7 +216,8 @@ def _set_results(edge: _Edge, parts: Parts, groups: Bools, places: Int64s, value
 
 
 def _find_next(edge: _Edge, keys: KeyColumn, parts: Parts, groups: Int64s, result_places: Int64s) -> None:
-    """Set the next value as the result where the result was deleted. A group without values has none in its tables."""
+    """Set the next value as the result where the result was deleted. A group without values has no rows in the
+    tables."""
     if not len(groups):
         return
     table = edge.arrivals
@@ -231,7 +232,7 @@ def _find_next(edge: _Edge, keys: KeyColumn, parts: Parts, groups: Int64s, resul
 
 
 def _spill(edge: _Edge, keys: KeyColumn, parts: Parts, values: _Values) -> None:
-    """Spill the values of groups that have become large. The tables have none of these groups."""
+    """Spill the values of groups that have become large. The tables have no rows of these groups yet."""
     times = values.gains - values.losses
     reject_absent(values.keys, values.values, times)
     ranks = _ranks(values.codes)

@@ -5,13 +5,13 @@ with its size: the row of a large group holds its **head**, the first values wit
 the others in order (descending for MAX), so that the head can be refilled from them.
 
 The order of a table is a 64-bit number, the **place** of a value. It is computed from the value; values that agree in
-their first eight bytes (text) or digits (large decimals) share a place and its row. Invariant: all values of the head
-have smaller places than all others of the group, and a group that has values has some in its head. So the place of a
-change decides where to apply it: in the head, or in one row of the table. An emptied head is refilled from where it
-ended: smaller places are not searched again.
+their first eight bytes (strings) or digits (large decimals) share a place and its row. Invariant: all values of the
+head have smaller places than the group's other values, and the head of a non-empty group is not empty. So the place of
+a change decides whether it applies to the head or to one row of the table. An emptied head is refilled from where it
+ended; smaller places are not searched again.
 
 A value may have a negative multiplicity: in stores of older versions, a measure added to a query received deletes of
-rows that it never saw. The value is stored like any other until it is inserted, and is not a result.
+rows that it never saw. The value is stored until it is inserted, and is never a result.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from millstream.state.windows.bound_aggregates import BoundAggregate
 __all__ = ["HEAD_VALUES", "HEAD_VALUES_MAX", "GroupExtremes", "has_head", "places_of"]
 
 HEAD_VALUES, HEAD_VALUES_MAX = 64, 256
-"""A head with more values than the second number is cut to the first; an empty one is filled up to the first."""
+"""A head with more values than the second number is truncated to the first; an empty head is filled up to the first."""
 
 _NOWHERE, _EVERYWHERE = -(2**63), 2**63 - 1
 _TEXT_BYTES = 8
@@ -53,8 +53,8 @@ def has_head(measure: BoundAggregate) -> bool:
 
 
 def places_of(values: pa.Array, *, descending: bool) -> Int64s:
-    """Numbers that never fall where values rise, computed from each value alone; with `descending`, that never rise.
-    Equal values have one number, different ones nearly always two.
+    """Numbers that are monotonic in the values (decreasing with `descending`), each computed from its value alone.
+    Equal values have equal numbers; different values nearly always have different ones.
 
     >>> places_of(pa.array(["a", "b", "ab"]), descending=False).argsort().tolist()
     [0, 2, 1]
@@ -68,7 +68,7 @@ def places_of(values: pa.Array, *, descending: bool) -> Int64s:
 
 
 def _first_bytes(values: pa.Array) -> Int64s:
-    """The first bytes of each text as a big-endian number, padded with 0."""
+    """The first bytes of each string as a big-endian number, padded with 0."""
     if not len(values):
         return np.empty(0, dtype=np.int64)
     offsets = np.frombuffer(values.buffers()[1], np.int32, len(values) + 1, 4 * values.offset).astype(np.int64)
@@ -85,7 +85,7 @@ def _first_bytes(values: pa.Array) -> Int64s:
 
 @dataclass(frozen=True)
 class _Extreme:
-    """A measure with a head: the position of its parts in the accumulator, and the table of its spilled values."""
+    """A measure with a head: the position of its columns in the accumulator, and the table of its spilled values."""
 
     at: int
     kernel: Kernel
@@ -134,7 +134,8 @@ class GroupExtremes:
         return parts
 
     def spill(self, keys: KeyColumn, parts: Parts, was_stored: Bools, stored: Parts) -> Parts:
-        """The accumulators to store: no head is too large, or empty while the group has spilled values."""
+        """The accumulators to store: heads that are too large are truncated, and empty ones refilled from spilled
+        values."""
         parts = list(parts)
         for extreme in self._extremes:
             if (flat(parts[extreme.at])[1] > HEAD_VALUES_MAX).any():
@@ -182,14 +183,14 @@ def _remove_spilled(extreme: _Extreme, parts: Parts, values: _Values, moved: Boo
 
 
 def _by_place(extreme: _Extreme, values: _Values) -> tuple[Int64s, Parts]:
-    """The values as rows of the table: the index of one value for each row, and the list of all."""
+    """The values as rows of the table: for each row the index of one of its values, and the list of all of them."""
     pairs = pair_groups(groups_of(pa.array(values.codes)), groups_of(pa.array(values.places)))
     singles = lists_of(values.rows, np.ones(len(values.rows), dtype=np.int64), extreme.kernel.part_kinds[0])
     return pairs.firsts(), extreme.kernel.combine([singles], pairs)
 
 
 def _apply(extreme: _Extreme, keys: KeyColumn, values: _Values) -> Int64s:
-    """Apply changes of values to the table; by how much each group's count of spilled values changes."""
+    """Apply changes of values to the table; returns the change of each group's count of spilled values."""
     firsts, fresh = _by_place(extreme, values)
     codes, count, table = values.codes[firsts], len(firsts), extreme.table
     pairs, subs = keys.take(codes), pa.array(values.places[firsts])
@@ -213,14 +214,14 @@ def _apply(extreme: _Extreme, keys: KeyColumn, values: _Values) -> Int64s:
 
 
 def _cut(extreme: _Extreme, keys: KeyColumn, parts: Parts) -> None:
-    """Spill all values after the first ones of heads that are too large. The table has none at their places."""
+    """Truncate heads that are too large, and spill the other values. The table has no rows at their places."""
     values = _values_of(extreme, parts[extreme.at])
     sizes = np.bincount(values.codes, minlength=len(keys))
     large = np.flatnonzero(sizes > HEAD_VALUES_MAX)
     order = np.lexsort((values.places, values.codes))
     ends = np.full(len(keys), _EVERYWHERE)
     ends[large] = values.places[order[(np.cumsum(sizes) - sizes)[large] + HEAD_VALUES - 1]]
-    # One present value stays in the head, among absent ones.
+    # At least one present value stays in the head, possibly among absent ones.
     is_present = values.rows.field(1).to_numpy() > 0
     first = np.full(len(keys), _EVERYWHERE)
     np.minimum.at(first, values.codes[is_present], values.places[is_present])
@@ -234,7 +235,7 @@ def _cut(extreme: _Extreme, keys: KeyColumn, parts: Parts) -> None:
 
 
 def _fill(extreme: _Extreme, keys: KeyColumn, parts: Parts, empty: Int64s, ends: Int64s) -> None:
-    """Refill empty heads with the first spilled values; updates `ends`, where heads end."""
+    """Refill empty heads with the first spilled values; updates `ends`, the largest place of each head."""
     table = extreme.table
     table.settle()  # includes this epoch's changes
     following = table.view.first_rows(keys.take(empty), ends[empty], HEAD_VALUES)

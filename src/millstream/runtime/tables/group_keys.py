@@ -1,5 +1,5 @@
-"""Group keys: made of no column, one, or several as a struct. Partial and final aggregation share this, so both form
-the same groups."""
+"""Group keys: zero, one, or several columns (as a struct). Partial and final aggregation share this module, so both
+form the same groups."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["GroupKeys"]
 
 
 class GroupKeys:
-    """Makes the keys of batches from the columns at `places`."""
+    """Makes the keys of batches from the columns with these indices."""
 
     def __init__(self, places: Sequence[int], key_type: TypeInformation) -> None:
         kind = arrow_type(key_type)

@@ -6,10 +6,9 @@ them, and writes it again only if another aggregate counts it. An aggregate that
 yet (it was added later, or its FILTER passes few rows) has no marks in that group's rows; each aggregate's count of
 spilled values shows which have.
 
-An epoch's values are held back until it is known which others spill in the same epoch, since both may belong to one
-row.
+An epoch's values are buffered until it is known which others spill in the same epoch, since both may share a row.
 
-Until decision 0039 each aggregate had rows of its own (`group_values`). They are converted to marks when their group
+Before decision 0039 each aggregate had separate rows (`group_values`). They are converted to marks when their group
 receives rows.
 """
 
@@ -88,7 +87,7 @@ class GroupMarks:
         self._held_back: list[MarkedPairs] = []
 
     def check_names(self, accounts: Mapping[int, SubtaskAccount]) -> None:
-        """Reject values stored under an aggregate that was the first of an argument and no longer is."""
+        """Reject values stored under an aggregate that used to be the first of its argument."""
         names = {argument.table.name for argument in self._arguments}
         for name, refs in last_versions(tables_of(accounts)).items():
             if refs and name.startswith(f"{GROUP_MARKS} of ") and name not in names:
@@ -96,7 +95,7 @@ class GroupMarks:
 
     def absorb(self, keys: KeyColumn, parts: Parts, was_stored: Bools, stored: Parts) -> Parts:
         """An epoch's values as the accumulator stores them: values of aggregates that have spilled the group's values
-        are held back, the others become lists. The values of an argument are in the place of its first aggregate, with
+        are buffered, the others become lists. The values of an argument are in the column of its first aggregate, with
         marks if it has several."""
         parts = list(parts)
         for argument, pairs in zip(self._arguments, self._before.remove(keys), strict=True):
@@ -152,7 +151,7 @@ def _sub_type(measure: BoundAggregate) -> TypeInformation:
 
 
 def _pairs_of(lists: pa.Array) -> MarkedPairs:
-    """The input of an argument. The values of a single aggregate carry no marks: it has the first one."""
+    """The input of an argument. The values of a single aggregate carry no marks: it uses the first mark."""
     rows, lengths = flat(lists)
     codes = np.repeat(np.arange(len(lists)), lengths)
     has_marks = rows.type.num_fields > 1
@@ -170,7 +169,7 @@ def _list(argument: _Argument, parts: Parts, pairs: MarkedPairs, count: int) -> 
 
 
 def _newly_marked(argument: _Argument, keys: KeyColumn, pairs: MarkedPairs) -> Int64s:
-    """The marks that each value did not have before; also writes them to the store."""
+    """The marks that are new for each value; also writes them to the store."""
     table, subs, pair_keys = argument.table, argument.subs(pairs.values), keys.take(pairs.codes)
     before = np.zeros(len(pairs), dtype=np.int64)
     if not table.view.is_empty:

@@ -1,10 +1,10 @@
-"""Stored accumulators of groups, and which of their values spill to rows of their own.
+"""Stored accumulators of groups, and which of their values spill to separate rows.
 
-Partials have the parts of the plan's measures, with aggregates of one argument combined
-(`aggregation.distinct_arguments`). Some measures store more: the number of spilled values, and what their result needs
-(`aggregation.counted_kernels`). The kind of a measure decides where its values spill: counts and sums of distinct
-values to `group_values` (append-only input: `group_marks`), minima and maxima to `group_extremes`, first and last
-values to `group_arrivals`.
+Partials have the accumulator columns of the plan's measures, with aggregates of one argument combined
+(`aggregation.distinct_arguments`). Some measures store more columns: the number of spilled values, and what their
+result needs (`aggregation.counted_kernels`). The kind of a measure decides where its values spill: counts and sums of
+distinct values to `group_values` (append-only input: `group_marks`), minima and maxima to `group_extremes`, first and
+last values to `group_arrivals`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class GroupSpills:
         arguments = distinct_arguments(measures, ttl_ms)
         combined = {number for numbers in arguments for number in numbers[1:]}
         self._widths = [0 if number in combined else len(measure.parts) for number, measure in enumerate(measures)]
-        # The additional parts of stored rows; partials have none of them.
+        # The additional columns of stored rows; partials do not have them.
         self._added_kinds = [
             kernel.part_kinds[width:] for kernel, width in zip(kernels_of(stored), self._widths, strict=True)
         ]
@@ -70,8 +70,8 @@ class GroupSpills:
         )
 
     def check_stored(self, groups: StateTable, accounts: Mapping[int, SubtaskAccount]) -> None:
-        """Reject values that another version stored where this one does not look. `groups`: the open table of group
-        rows."""
+        """Reject values stored by another version in a location that this one does not read. `groups`: the open table
+        of group rows."""
         self._distinct.check_numbers(groups)
         self._marked.check_names(accounts)
 

@@ -1,12 +1,12 @@
-"""Distinct values of large groups over a changelog: one row per group, aggregate and value, so that a count is a
-number.
+"""Distinct values of large groups over a changelog: one row per group, aggregate and value; the group's row has the
+count.
 
 COUNT(DISTINCT …) stores the values of a small group in the group's row, which is read and written whole whenever the
-group receives rows. The cost of a group must not grow with its size: many values spill to rows of their own. From then
-on an epoch looks up its values by group and value. A value that appears first, or disappears, changes the count by one
-and is added to or subtracted from the sums of SUM(DISTINCT …) and its kin.
+group receives rows. The cost of a group must not grow with its size, so values of large groups spill to separate rows.
+From then on an epoch looks up its values by group and value. A value that appears first, or disappears, changes the
+count by one and is added to or subtracted from the sums of SUM(DISTINCT …) and similar aggregates.
 
-Values of append-only tables have other rows (`group_marks`). In stores from before decision 0039 they have these, too:
+Values of append-only tables are stored in `group_marks`. Stores from before decision 0039 have them in these rows:
 `ValuesOfEachAggregate` reads and removes them.
 """
 
@@ -124,8 +124,8 @@ class GroupValues:
 
 
 class ValuesOfEachAggregate:
-    """The rows that values of append-only tables had when each aggregate had its own. `arguments` lists the aggregates
-    of each argument."""
+    """Values of append-only tables in the old layout, with separate rows for each aggregate. `arguments` lists the
+    aggregates of each argument."""
 
     def __init__(
         self, stored_measures: Sequence[BoundAggregate], arguments: Sequence[Sequence[int]], tables: ValueTables
@@ -142,7 +142,8 @@ class ValuesOfEachAggregate:
             self._arguments.append((kind, [numbers[aggregate] for aggregate in aggregates]))
 
     def remove(self, keys: KeyColumn) -> Iterator[MarkedPairs]:
-        """Remove these groups' values and return them for each argument; those of several aggregates are not united."""
+        """Remove these groups' values and return them for each argument; values of several aggregates are not
+        merged."""
         rows = {kind: _all_of(table, keys) for kind, table in self._tables.items()}
         for kind, numbers in self._arguments:
             codes, subs = rows[kind]
@@ -185,8 +186,8 @@ def _numbers(stored_measures: Sequence[BoundAggregate]) -> Iterator[int]:
 
 
 def _parts_at_first(measure: BoundAggregate) -> int:
-    """How many parts a measure had when rows of values were first numbered by parts. Parts have been added since;
-    stored rows have the old numbers."""
+    """The number of accumulator columns a measure had when its rows were first numbered by them. Columns have been
+    added since; stored rows keep the old numbers."""
     if measure.kind in ("summed_values", "numbered_values"):
         assert measure.inner is not None
         return len(measure.inner.parts)
@@ -195,14 +196,14 @@ def _parts_at_first(measure: BoundAggregate) -> int:
         assert kind is not None
         t = pa.types
         counted = (t.is_integer, t.is_string, t.is_date, t.is_time, t.is_timestamp, t.is_decimal)
-        # Values of other types were all in the group's row then, without a count of spilled ones.
+        # At that time values of other types were all in the group's row, without a count of spilled values.
         return 2 if any(is_kind(kind) for is_kind in counted) else 1
     return len(measure.parts)
 
 
 @dataclass(frozen=True)
 class _Values:
-    """Values of one measure: the group of each, and the value with the change of its multiplicity."""
+    """Values of one measure, each with its group and the change of its multiplicity."""
 
     measure: _Distinct
     codes: Int64s

@@ -5,8 +5,8 @@ once, in the epoch in which its later row arrives. A left row is stored while th
 upper bound, a right one while it is at most its time minus the lower: as long as a timely row can match it. A late row
 is matched with the rows still stored, as in Flink.
 
-Outer joins emit an unmatched row with NULLs when it expires. So results follow the watermark by up to the larger bound,
-and the operator delays its output watermark by as much: both times stay time attributes.
+Outer joins emit an unmatched row with NULLs when it expires. So results lag the watermark by up to the larger bound,
+and the operator delays its output watermark by the same amount: both times stay time attributes.
 
 `references.time_joins` is the slow reference implementation.
 """
@@ -52,7 +52,7 @@ class IntervalPairsOperator(TwoTablesOperator):
         operation = self.node.operation
         assert isinstance(operation, IntervalPairs)
         self._interval = operation
-        # How long after its time a row of each side can be matched.
+        # How long after its timestamp a row of each side can be matched.
         self._reaches_ms = operation.upper_ms + 1, 1 - operation.lower_ms
         self._delay_ms = max(operation.upper_ms, -operation.lower_ms, 0) + 1 if operation.times is not None else 0
         sides = []
@@ -74,7 +74,7 @@ class IntervalPairsOperator(TwoTablesOperator):
 
     @property
     def _now_ms(self) -> int:
-        """The time by which rows expire."""
+        """The current time, which determines which rows expire."""
         if self._interval.times is not None or self.is_batch or self.time.watermark == MAX_WATERMARK:
             return self.event_ms  # the input has ended: no row can arrive
         return self.time.now_ms

@@ -1,8 +1,8 @@
-"""The stored rows of one side of a regular join, by join key. They live as long as they are in the table, or until
-event time says that no later row can match them.
+"""The stored rows of one side of a regular join, by join key. They are stored as long as they are in the table, or
+until event time shows that no later row can match them.
 
-A row is named by its key and a number that is never reused. The numbers distinguish equal rows; a delete removes one
-row equal to it. Within an epoch, reads see the rows as before it.
+A row is identified by its key and a number that is never reused. The numbers distinguish equal rows; a delete removes
+one row equal to it. Within an epoch, reads return the rows as of its start.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ __all__ = ["JoinedRows", "NumberedTable", "SignedRows"]
 
 @dataclass(frozen=True)
 class SignedRows:
-    """Rows of one side: their keys, their contents as one struct column, and a sign each: -1 is a delete. Stored rows
-    have a number. `expires_ms`: when each expires by the clock, if rows do; 0 for rows that are not stored yet."""
+    """Rows of one side: their keys, their contents as one struct column, and their signs: -1 is a delete. Stored rows
+    have a number. `expires_ms`: when each expires by the clock, if rows expire; 0 for rows that are not stored yet."""
 
     keys: KeyColumn
     contents: pa.Array
@@ -68,7 +68,7 @@ class SignedRows:
     def of_columns(
         cls, keys: KeyColumn, columns: pa.RecordBatch, kind: pa.StructType, signs: Int64s | None
     ) -> SignedRows:
-        """Arrived rows as columns: the key, then the contents, which are of `kind`."""
+        """Arrived rows as columns: the key, then the contents, of type `kind`."""
         contents = pa.StructArray.from_arrays(columns.columns[1 : 1 + kind.num_fields], fields=list(kind))
         return cls.of(keys, contents, signs)
 
@@ -120,9 +120,9 @@ class SignedRows:
         return deleted
 
     def match_changes(self, changes: SignedRows, table: str, *, has_ttl: bool = False) -> tuple[Bools, Bools, Int64s]:
-        """Masks of the stored rows that changes delete and of the changes that are inserts and stay; the positions of
-        deletes without a matching row. Of equal rows the first are deleted, and a row deleted and inserted again is
-        last: so the order of rows does not depend on where changes were cut into epochs."""
+        """Masks of the stored rows that changes delete and of the inserts that remain; the positions of deletes without
+        a matching row. Of equal rows the first are deleted, and a row deleted and inserted again is last, so the order
+        of rows does not depend on how changes are divided into epochs."""
         stays = changes.signs > 0
         if stays.all():
             return np.zeros(len(self), dtype=np.bool_), stays, np.empty(0, dtype=np.int64)
@@ -138,7 +138,7 @@ class SignedRows:
     def _match_deletes(
         pieces: Sequence[SignedRows], changes: SignedRows, deletes_at: Int64s, table: str, *, has_ttl: bool
     ) -> tuple[list[Bools], Int64s]:
-        """Masks of the rows of the pieces that the deletes at `deletes_at` match, of equal rows the first; and the
+        """For each piece, a mask of its rows that the deletes at `deletes_at` match, of equal rows the first; and the
         deletes without a match."""
         sizes, missing = np.cumsum([len(rows) for rows in pieces]), np.empty(0, dtype=np.int64)
         deleted = np.zeros(int(sizes[-1]), dtype=np.bool_)
@@ -168,7 +168,7 @@ class SignedRows:
 
 
 def _places(codes: Int64s, count: int) -> Int64s:
-    """For each row the number of earlier rows with its code; there are `count` codes.
+    """For each row the number of earlier rows with the same code; there are `count` codes.
 
     >>> _places(np.array([1, 0, 1, 1]), 2).tolist()
     [0, 0, 1, 2]
@@ -265,8 +265,7 @@ class JoinedRows(NumberedTable):
         return self.table.view.scan_keys(keys)
 
     def due_through(self, time_ms: int) -> tuple[SignedRows, Int64s]:
-        """The rows that are due by then, in arrival order, and when they are due. They stay stored until they
-        expire."""
+        """The rows due by that time, in arrival order, and their due times. They stay stored until they expire."""
         due_rows = self.table.view.scan_due(
             min(time_ms, NEVER_MS - 1)
         )  # rows that are never due are not due at the end

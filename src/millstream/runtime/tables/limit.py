@@ -1,7 +1,7 @@
-"""LIMIT of an append-only table: the first rows that arrive, after those that OFFSET skips.
+"""LIMIT of an append-only table: the first rows that arrive, after the rows that OFFSET skips.
 
 It runs in one task, which counts its input rows. The count is operator state, so a restarted job continues from it and
-emits no row twice and none too many.
+never repeats a row or exceeds the limit.
 """
 
 from __future__ import annotations

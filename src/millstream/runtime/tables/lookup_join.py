@@ -1,9 +1,9 @@
 """Lookup joins: joins every row with the current rows of another table for its key.
 
 Rows keep their order and times. Over a changelog (`ChangingLookupOperator`) the rows looked up are stored until the
-input row is deleted; the retraction then equals the emitted result, whatever the other table contains by then.
+input row is deleted; the retraction then equals the emitted result, even if the other table has changed.
 
-A repeated epoch repeats its lookups and may read other rows; only one of its results is ever committed.
+A repeated epoch repeats its lookups and may read different rows; only one of its attempts is ever committed.
 
 `lookup_join_slowly` is the slow reference implementation.
 """
@@ -68,7 +68,7 @@ class LookupJoinOperator(Operator):
 
 class ChangingLookupOperator(GatheringOperator):
     """Looks up rows of a changelog. Column 0 of the input is the key, the others are the row. Results are stored under
-    the number of the row's first result: results with one number are retracted together."""
+    the number of the row's first result: results with the same number are retracted together."""
 
     role = "lookup join"
 
@@ -103,7 +103,7 @@ class ChangingLookupOperator(GatheringOperator):
         self.emit_changes(*difference(self._results(deleted), self._results(inserted)), self._type)
 
     def _deleted_results(self, rows: SignedRows) -> SignedRows:
-        """The stored results of deleted rows: of equal rows the earliest."""
+        """The stored results of deleted rows; of equal rows, those of the earliest."""
         stored = self._rows.of_keys(rows.keys)
         if not len(rows):
             return stored

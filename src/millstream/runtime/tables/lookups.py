@@ -1,4 +1,4 @@
-"""Looks up the rows of another table by key: batched into few parallel requests, and cached as the settings say.
+"""Looks up the rows of another table by key: batched into few parallel requests, and cached as configured.
 
 Cached keys are not requested. A row whose key is NULL matches nothing and is not requested. Results depend on when a
 request is made.
@@ -64,8 +64,8 @@ class Lookups:
         self._operation.lookup.source.close()
 
     def pairs(self, batch: Batch) -> tuple[Int64s, list[pa.Array]]:
-        """Rows of the batch, in order, once for each match, or once if unmatched rows are preserved; and the columns of
-        both tables, for each."""
+        """Row positions in the batch, in order: one per match, and one per unmatched row if these are preserved; and
+        the columns of both tables for each."""
         keys = self._key_columns(batch)
         whole = self._whole_table()
         if whole is not None and whole.is_unique and keys.num_columns == 1:
@@ -126,7 +126,7 @@ class Lookups:
     def _matches(
         self, batch: Batch, keys: pa.StructArray, places: Int64s, rows: pa.RecordBatch
     ) -> tuple[Int64s, Int64s]:
-        """Matching rows of the batch, with keys at `places`, and of the looked-up rows."""
+        """Matching rows of the batch, whose keys are at `places`, and of the looked-up rows."""
         if not rows.num_rows:
             return np.empty(0, np.int64), np.empty(0, np.int64)
         table_keys = _struct(self._keys_of(rows))
@@ -194,7 +194,7 @@ class Lookups:
         return _concatenated([rows for rows in cached if rows is not None], self._no_rows())
 
     def _fetched_with_retries(self, keys: pa.RecordBatch) -> pa.RecordBatch:
-        """The table's rows for keys. Retries keys without a row, if the settings say so."""
+        """The table's rows for keys. Retries keys without a row, if so configured."""
         table_rows = self._fetched(keys)
         for _ in range(self._settings.miss_attempts - 1):
             codes = key_numbers([_struct(keys), _struct(self._keys_of(table_rows))])
@@ -216,7 +216,7 @@ class Lookups:
         return _concatenated(list(self._threads.map(self._fetch, requests)), self._no_rows())
 
     def _fetch(self, keys: pa.RecordBatch | None) -> pa.RecordBatch:
-        """One request; retried after a pause if it fails in a way that may pass."""
+        """Send one request; retry it after a pause if the failure may be transient."""
         for attempt in range(self._settings.retries_max + 1):
             try:
                 return self._operation.lookup.source.rows(keys)

@@ -1,7 +1,7 @@
-"""One change per sink key and epoch: its row, or its delete. So a keyed sink's writes are correct in any order.
+"""Emits one change per sink key and epoch: its row, or its delete. So a keyed sink's writes are correct in any order.
 
 Rows of a query reach a sink from many tasks. Rows with the same sink key are sent to one task, which emits the epoch's
-change of the key once. So the delete of an old row cannot follow its successor, in whatever order tasks are read.
+change of the key once. So the delete of an old row cannot arrive after its successor, in whatever order tasks are read.
 
 If the key of the query's rows is within the sink's key, a key has at most one row and there is no state. Otherwise
 (`is_stored`) all rows of a key are stored in arrival order; the last is the key's row, and when it is deleted, the one
@@ -71,7 +71,7 @@ class MaterialiseOperator(GatheringOperator):
         return changes.take(np.flatnonzero(changes.signs < 0)), changes.take(np.flatnonzero(changes.signs > 0))
 
     def _applied(self, stored: JoinedRows, changes: SignedRows) -> tuple[SignedRows, SignedRows]:
-        """All previous and current rows of the keys; also updates the store."""
+        """The previous and current rows of the keys; also updates the store."""
         before = stored.of_keys(changes.keys)
         is_deleted, is_added, missing = before.match_changes(changes, "the table", has_ttl=stored.has_ttl)
         if self._expired_retractions is not None:
@@ -121,8 +121,8 @@ class LatestOperator(Operator):
 def materialised_slowly(
     table: dict[Any, list[tuple[Any, ...]]], epoch: Iterable[tuple[int, Any, tuple[Any, ...]]]
 ) -> dict[Any, tuple[Any, ...] | None]:
-    """The reference: applies an epoch's signs, keys and rows one by one to `table`; the current row of each key whose
-    row changed, None where it has none."""
+    """The reference: applies an epoch's signs, keys and rows one by one to `table`; returns the current row of each key
+    whose row changed, None if it was deleted."""
     changes = list(epoch)
     was = {key: (table[key][-1] if table.get(key) else None) for _, key, _ in changes}
     # Deletes remove the first of equal rows, so they may follow all inserts: tasks are read in any order.

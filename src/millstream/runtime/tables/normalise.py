@@ -1,7 +1,7 @@
 """Completes upserts to a full changelog: stores the last row of every key and emits its predecessor as a retraction.
 
-An epoch's rows of a key make one change: the last row counts, also if it is a delete, whose other columns are ignored.
-An unchanged row and the delete of an absent key emit nothing. So duplicates that a source repeats after a failure
+An epoch's rows of a key make one change: the last row counts. If it is a delete, its non-key columns are ignored. An
+unchanged row and the delete of an absent key emit nothing. So duplicates that a source repeats after a failure
 disappear here.
 
 `normalised_slowly` is the slow reference implementation.
@@ -35,7 +35,7 @@ __all__ = ["NormaliseOperator", "last_of_keys", "normalised_slowly"]
 
 
 class NormaliseOperator(GatheringOperator):
-    """Stores the last row of each key, and emits its changes."""
+    """Stores the last row of each key and emits its changes."""
 
     def __init__(self, setting: OperatorSetting) -> None:
         node = setting.node

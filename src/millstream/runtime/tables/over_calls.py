@@ -2,7 +2,7 @@
 
 A frame is a run of consecutive rows (`over_frames`), so the kernel's `ranged` aggregates many frames at once. A frame
 that begins with the partition may be preceded by a row for all earlier input: the accumulators of the partition. Floats
-of such frames are added sequentially, so that a sum does not depend on where the input was cut into epochs.
+of such frames are added sequentially, so that a sum does not depend on how the input was divided into epochs.
 
 `over_reference` is the row-at-a-time reference.
 """
@@ -38,7 +38,7 @@ _EXPANDED_ROWS_MAX = 1 << 20
 
 @dataclass(frozen=True)
 class Earlier:
-    """State of partitions from before these rows: a mask of those with state, and their accumulators."""
+    """State of partitions before these rows: a mask of the partitions with state, and their accumulators."""
 
     present: Bools
     parts: Parts
@@ -96,8 +96,8 @@ class FrameCall(OverCall):
     def running(
         self, rows: OrderedRows, columns: pa.RecordBatch, at: Int64s, earlier: Earlier
     ) -> tuple[pa.Array, Parts]:
-        """The results of frames that begin with the partition, on top of its earlier state; and each partition's new
-        state, partitions being numbered from 0. `at` is as in `lifted`, across epochs."""
+        """The results of frames that begin with the partition, starting from its earlier state; and each partition's
+        new state. Partitions are numbered from 0. `at` is as in `lifted`, across epochs."""
         parts, places, begins, lengths = _with_earlier(self.lifted(columns, at), rows, earlier)
         stops = places[rows.frames(self.column.frame)[1] - 1] + 1
         runs = np.repeat(begins, lengths)
@@ -110,9 +110,9 @@ class FrameCall(OverCall):
             return _in_pieces(self.kernel, parts, starts, stops)
         first = np.unique(begins)
         lengths = np.diff(np.append(first, len(begins)))
-        with np.errstate(all="ignore"):  # a sum may exceed the range of DOUBLE: infinity
+        with np.errstate(all="ignore"):  # a sum beyond the range of DOUBLE is infinity
             sums = accumulate(np.add, numbers_of(parts[0], np.float64)[0], first, lengths)[stops - 1]
-        if len(parts) > 1:  # an average: its count is an integer
+        if len(parts) > 1:  # an average, whose count is an integer
             counts = np.cumsum(numbers_of(parts[1])[0])
             before = counts[starts] - numbers_of(parts[1])[0][starts]
             return [pa.array(sums), pa.array(counts[stops - 1] - before)]
@@ -166,7 +166,7 @@ class DistinctCall(FrameCall):
 
 
 class PlaceCall(OverCall):
-    """A number that follows from the row's place in its partition."""
+    """A number computed from the row's position in its partition."""
 
     def results(self, rows: OrderedRows, columns: pa.RecordBatch) -> pa.Array:
         function = self.column.function
@@ -237,12 +237,12 @@ def _groups(lengths: Int64s) -> Groups:
 
 
 def _with_earlier(parts: Parts, rows: OrderedRows, earlier: Earlier) -> tuple[Parts, Int64s, Int64s, Int64s]:
-    """Accumulators of rows, each partition preceded by its earlier state; with the new place of each row, and each
+    """Accumulators of rows, each partition preceded by its earlier state; with the new position of each row, and each
     partition's start and length."""
     partition = rows.partition_numbers
     sizes = np.bincount(partition, minlength=len(earlier.present)) + earlier.present
     begins = np.cumsum(sizes) - sizes
-    # A row moves by the number of earlier states of its own and all previous partitions.
+    # A row moves by the number of earlier states in its own and all previous partitions.
     places = rows.places + np.cumsum(earlier.present)[partition]
     source = np.empty(int(sizes.sum()), dtype=np.int64)
     stored_count = int(earlier.present.sum())
@@ -254,7 +254,7 @@ def _with_earlier(parts: Parts, rows: OrderedRows, earlier: Earlier) -> tuple[Pa
 
 
 def _in_pieces(kernel: Kernel, parts: Parts, starts: Int64s, stops: Int64s) -> Parts:
-    """The accumulators of runs. Kernels that scan each run get few rows at a time."""
+    """The accumulators of runs. Kernels that scan each run are called with few rows at a time."""
     if not len(starts):
         return [pa.nulls(0, kind) for kind in kernel.part_kinds]
     ranged = kernel.ranged(parts)

@@ -27,8 +27,8 @@ __all__ = ["OrderedRows", "ordered", "ordered_by_time"]
 @dataclass(frozen=True)
 class OrderedRows:
     """Sorted rows. `rows` has their original positions, `partitions` their partition codes. `is_first` masks rows that
-    differ from the previous row in partition or order. `absent` and `values` are what RANGE measures by: whether the
-    value is NULL, and the value, negated for a descending order."""
+    differ from the previous row in partition or order. RANGE measures distances by `values`, negated for a descending
+    order; `absent` masks NULLs."""
 
     rows: Int64s
     partitions: Int64s
@@ -91,7 +91,7 @@ class OrderedRows:
         positions = self._search(bounds, is_start=is_start)
         if self.values.dtype == np.float64 or is_start == (offset < 0):
             return positions
-        # The bound may exceed the integer range: then no row is that far away, not even one at its end.
+        # The bound may exceed the integer range: then no row is that far away, not even at the end of the range.
         is_beyond = (self.absent == 0) & ~_has_room(self.values, int(offset))
         return (
             np.where(is_beyond, self._search(bounds, is_start=not is_start), positions)

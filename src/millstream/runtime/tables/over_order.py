@@ -1,8 +1,9 @@
 """OVER by any order, over append-only and changing tables. Emits changes of the results of partitions.
 
-All rows of a partition are stored. In an epoch the partitions with changes are computed before and after; a row whose
-results differ is retracted and emitted again, as are inserted and deleted rows. So after every epoch the output is the
-query's result over all rows read so far. In BATCH rows are emitted when the input has ended.
+All rows of a partition are stored. In an epoch, results of changed partitions are computed before and after; a row
+whose results differ is retracted and emitted again; inserted rows are emitted and deleted rows retracted. So after
+every epoch the output is the query's result over all rows read so far. In BATCH rows are emitted when the input has
+ended.
 
 Rows that expire by the clock leave all frames at the next change of their partition. The results with which other rows
 were emitted cannot be computed from the remaining rows and are stored in `emitted_results`.
@@ -38,7 +39,7 @@ __all__ = ["OverOrderOperator"]
 
 
 class OverOrderOperator(GatheringOperator):
-    """Emits rows with their results, and changes of these."""
+    """Emits rows with their results, and changes of these results."""
 
     def __init__(self, setting: OperatorSetting) -> None:
         operation, edge, output_type = setting.node.operation, setting.node.inputs[0], setting.node.output_type
@@ -123,8 +124,8 @@ class OverOrderOperator(GatheringOperator):
     def _emitted_results(
         self, emitted: EmittedResults, rows: SignedRows, results: list[pa.Array]
     ) -> tuple[Bools, list[pa.Array]]:
-        """A mask of the rows with stored results, and the results with which all rows were emitted; from `results` for
-        rows without stored ones."""
+        """A mask of the rows with stored results, and the results that each row was emitted with: the stored ones, or
+        else those in `results`."""
         known, stored = emitted.of(rows)
         # Stored results follow the computed ones in the concatenation.
         at = pa.array(np.where(known, len(rows) + np.cumsum(known) - 1, np.arange(len(rows))))

@@ -1,6 +1,6 @@
 """OVER, a row at a time: the slow reference implementation for `over_calls` and the operators.
 
-For every row, its partition is sorted and scanned. There is no state between rows.
+The partition of every row is sorted and scanned, without state between rows.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def over_values(
 
 
 def _value(column: OverColumn, order: Sequence[OrderKey], rows: Sequence[Row], at: int) -> Any:
-    """The value of the row at this place of its sorted partition."""
+    """The value of the row at this position of its sorted partition."""
     if column.measure is not None:
         frame = [rows[number] for number in range(len(rows)) if _is_in(column.frame, order, rows, at, number)]
         measure = column.measure
@@ -73,7 +73,7 @@ def _neighbour(column: OverColumn, rows: Sequence[Row], at: int) -> Any:
 
 
 def _tile(count: int, tiles: int, at: int) -> int:
-    """The row's part, where the first parts have one more row."""
+    """The row's tile; the first tiles may have one more row."""
     sizes = [count // tiles + (1 if number < count % tiles else 0) for number in range(tiles)]
     for number, size in enumerate(sizes):
         if at < size:
@@ -83,7 +83,7 @@ def _tile(count: int, tiles: int, at: int) -> int:
 
 
 def _is_in(frame: Frame, order: Sequence[OrderKey], rows: Sequence[Row], at: int, number: int) -> bool:
-    """Whether a row is in the frame of the row at this place."""
+    """Whether a row is in the frame of the row at this position."""
     if frame.unit == "ROWS":
         low = -math.inf if frame.preceding is None else at - frame.preceding
         high = math.inf if frame.following is None else at + frame.following

@@ -1,7 +1,7 @@
-"""Stored rows of OVER by time: by partition, each with a unique number and its time.
+"""Stored rows of OVER by time, keyed by partition; each row has a unique number and its time.
 
-A waiting row is due at its time. A row stored for the lookback of later rows is due when none can reach it any more.
-Numbers only grow, so rows of one time stay in arrival order.
+A waiting row is due at its time. A row stored for the lookback of later rows is due when no later row can reach it.
+Numbers only increase, so rows with equal times stay in arrival order.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["StoredTimedRows", "TimedRows"]
 
 @dataclass(frozen=True)
 class TimedRows:
-    """Rows: the keys of their partitions, contents as one struct column, times, and numbers."""
+    """Rows as columns: partition keys, contents as one struct column, times, and numbers."""
 
     keys: KeyColumn
     contents: pa.Array
@@ -92,7 +92,7 @@ class StoredTimedRows(StateHandle):
         return TimedRows(rows.keys, rows.contents, rows.times, numbers)
 
     def due(self, through_ms: int) -> TimedRows:
-        """The stored rows that are due by then."""
+        """The stored rows that are due by that time."""
         if self.table.view.is_empty:
             return self._no_rows()
         return self._rows(self.table.view.scan_due(max(-NEVER_MS, min(NEVER_MS - 1, through_ms))))

@@ -1,11 +1,11 @@
 """OVER by time, on append-only tables: each row is emitted once, with aggregates of the rows up to it.
 
-By event time a row waits until the watermark passes it; then all rows of its time have arrived, and rows are emitted in
-time order. Rows behind the watermark are late: they are dropped and counted. By processing time a row is emitted at
-once, and its time is its arrival.
+In event time a row waits until the watermark passes it; then all rows with its timestamp have arrived, and rows are
+emitted in time order. Rows behind the watermark are late: they are dropped and counted. In processing time a row is
+emitted at once, and its time is its arrival time.
 
-Only what later rows can reach is stored: rows within frames that have a start (until the watermark passes it, or as
-many as the frame has), and accumulators of each partition for frames that begin with its first row.
+Only data that later rows can reach is stored: rows of bounded frames (until the watermark passes the frame's start, or
+as many rows as the frame has), and accumulators of each partition for frames that begin with its first row.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ _BATCH_ROWS_MAX = 65_536
 
 @dataclass(frozen=True)
 class Total:
-    """Running state of partitions: a mask of those with state, their numbers of rows and of distinct times, and their
-    accumulators for each running call."""
+    """Running state of partitions: a mask of the partitions with state, their counts of rows and of distinct times, and
+    their accumulators for each running call."""
 
     present: Bools
     rows: Int64s
@@ -127,13 +127,13 @@ class Reach:
         return bool(self.rows or self.range_ms)
 
     def due_ms(self, times: Int64s) -> Int64s:
-        """When rows are out of reach by time alone; never, if the lookback counts rows."""
+        """When rows leave the lookback by time alone; never, if the lookback counts rows."""
         if self.rows:
             return np.full(len(times), NEVER_MS, dtype=np.int64)
         return times + (self.range_ms or 0)
 
     def retained(self, rows: OrderedRows, now_ms: int) -> Bools:
-        """Mask of the rows within the lookback of later rows, all of which are after `now_ms`."""
+        """Mask of the rows within the lookback of later rows, whose times are after `now_ms`."""
         retained = rows.ends - rows.places <= self.rows
         if self.range_ms is not None:
             retained |= rows.values > now_ms - self.range_ms
@@ -172,7 +172,7 @@ class OverTimeOperator(KeyedOperator):
     def open_states(self, accounts: Mapping[int, SubtaskAccount]) -> None:
         super().open_states(accounts)
         fired_ms = [account.fired_ms for account in accounts.values() if account.fired_ms is not None]
-        # By processing time all stored rows are past, even if the clock was set back.
+        # In processing time all stored rows are in the past, even if the clock was set back.
         self._before_ms = self.time.watermark if self.operation.is_event_time else max(fired_ms, default=0)
         self._now_ms = max(self._before_ms, self.time.now_ms)
         self._epoch_rows: list[TimedRows] = []
@@ -222,7 +222,7 @@ class OverTimeOperator(KeyedOperator):
             waiting = fresh.take(np.flatnonzero(~is_over))
             firing = TimedRows.concat([firing, fresh.take(np.flatnonzero(is_over))])
         earlier = self._lookback_rows(firing.keys)
-        # All reads are done: from here on the store changes.
+        # All reads are done; the store changes from here on.
         self._rows.remove(due.take(np.flatnonzero(~has_waited)))  # out of reach
         if waiting is not None:
             self._rows.store(waiting, waiting.times)
@@ -232,7 +232,7 @@ class OverTimeOperator(KeyedOperator):
         both = TimedRows.concat([earlier, firing])
         is_new = np.arange(len(both)) >= len(earlier)
         was_stored = np.concatenate([np.ones(len(earlier), dtype=np.bool_), was_stored])
-        # Rows of one time stay in arrival order.
+        # Rows with equal times stay in arrival order.
         by_number = np.argsort(both.numbers, kind="stable")
         partitions = groups_of(both.keys.array).codes
         rows = ordered_by_time(
@@ -246,7 +246,7 @@ class OverTimeOperator(KeyedOperator):
 
     @property
     def _has_ranges(self) -> bool:
-        """Whether rows of one time share frames: by processing time, only for ranges with a start."""
+        """Whether rows with equal times share frames: in processing time, only for ranges with a start."""
         return self._reach.range_ms is not None
 
     def _lookback_rows(self, keys: KeyColumn) -> TimedRows:
@@ -289,7 +289,7 @@ class OverTimeOperator(KeyedOperator):
         return columns
 
     def _store(self, rows: OrderedRows, both: TimedRows, is_new: Bools, was_stored: Bools, now_ms: int) -> None:
-        """Store what later rows can reach, and nothing else."""
+        """Store only the rows and totals that later rows can reach."""
         retained = self._reach.retained(rows, now_ms) if self._reach else np.zeros(len(rows), dtype=np.bool_)
         self._rows.remove(both.take(np.flatnonzero(~retained & was_stored)))
         ttl_ms = self.operation.ttl_ms

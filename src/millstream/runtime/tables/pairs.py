@@ -1,4 +1,4 @@
-"""Pairs of matching rows of two tables, and the output rows made of them. All joins share this.
+"""Pairs of matching rows of two tables, and the output rows built from them. All joins share this module.
 
 Rows match if their keys are equal and the rest of the condition holds. A row with a NULL in its key matches nothing.
 """
@@ -83,8 +83,8 @@ class PairMatcher:
     def matches(
         self, left: SignedRows, right: SignedRows, times: MatchTimes | None = None
     ) -> Iterator[tuple[Int64s, Int64s]]:
-        """Matching pairs, in pieces: their positions on both sides. `times`: for every left row the first and last time
-        of a match, and the times of the right rows."""
+        """Matching pairs, in pieces: their positions on both sides. `times`: for every left row the earliest and latest
+        time of a match, and the times of the right rows."""
         if not len(left) or not len(right):
             return
         unique = pairs_of_unique(left.keys.array, right.keys.array) if times is None else None

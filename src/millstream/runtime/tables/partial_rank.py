@@ -3,7 +3,7 @@
 A row that is not among the first of its partition in one batch is not among the first of all. It is dropped before it
 is sent and sorted again. Remaining rows keep their order, which decides ties.
 
-If almost every row remains, the following batches pass unchecked for a while. There is no state.
+If almost every row remains, the next batches pass unchecked. The operator is stateless.
 """
 
 from __future__ import annotations

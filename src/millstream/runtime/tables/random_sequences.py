@@ -1,7 +1,7 @@
 """Saves the sequences of RAND(seed) across epochs and restarts, as operator state of the operator that draws.
 
-A sequence is a 48-bit number for each call with a constant seed, in each subtask. A new subtask and a new call in the
-query start with the seed, as every start does in Flink.
+A sequence is a 48-bit number for each call with a constant seed, in each subtask. New subtasks and new calls start with
+the seed; in Flink every start does.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["RandomSequences", "random_sequences"]
 
 
 class _SequencesState:
-    """Describes the state to the store: subtask, place of the call, seed, and current number."""
+    """Describes the state to the store: subtask, index of the call, seed, and current number."""
 
     type_info = Types.LIST(Types.TUPLE([Types.INT(), Types.INT(), Types.LONG(), Types.LONG()]))
 
@@ -48,13 +48,13 @@ class RandomSequences:
 
 
 def random_sequences(draws: Draws, subtask: int, *expressions: RowExpression | None) -> RandomSequences | None:
-    """The state of the sequences that expressions draw from; None if they draw from none."""
+    """The state of the sequences that expressions draw from; None if they use no sequence."""
     parts = (part for whole in expressions if whole is not None for part in walk(whole))
     return RandomSequences(draws, subtask) if any(map(follows_seed, parts)) else None
 
 
 def follows_seed(part: RowExpression) -> bool:
-    """Whether the call draws from a sequence of its own: RAND(1), RAND_INTEGER(1, 10)."""
+    """Whether the call has its own sequence: RAND(1), RAND_INTEGER(1, 10)."""
     if not isinstance(part, Call) or part.function not in ("RAND", "RAND_INTEGER"):
         return False
     return len(part.arguments) == _WITH_SEED[part.function] and isinstance(part.arguments[0], Literal)

@@ -4,11 +4,11 @@ Over an append-only table only the first rows are stored: a row outside them nev
 these before the exchange). Over a changelog all rows are stored, since a delete promotes the next row. In an epoch the
 stored rows of changed partitions are ranked before and after, and the difference is emitted.
 
-If the output has the row's number, a row that moves is an update. In BATCH rows are emitted in order when the input has
-ended.
+If the output has the row number, a row that changes rank is an update. In BATCH rows are emitted in order when the
+input has ended.
 
-Rows that expire by the clock make room: others are promoted at the next change of their partition. The emitted ranks
-cannot be computed from the remaining rows and are stored in `emitted_results`.
+When rows expire by the clock, others are promoted at the next change of their partition. The emitted ranks cannot be
+computed from the remaining rows and are stored in `emitted_results`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = ["RankOperator"]
 _INSERT, _DELETE = RowKind.INSERT.value, RowKind.DELETE.value
 
 _EmittedRows = tuple[pa.RecordBatch, Int64s]
-"""Emitted rows, and their kinds."""
+"""Emitted rows and their kinds."""
 
 
 def _chosen(numbers: Int64s, rows: Int64s) -> pa.Array:
@@ -73,7 +73,7 @@ class RankOperator(GatheringOperator):
         self._is_batch = setting.facts.batch
 
     def _emitted_ranks_table(self, setting: OperatorSetting, operation: RankRows) -> EmittedResults | None:
-        """The emitted rank of each stored row, 0 if it was not emitted; None if all stored rows were, without a
+        """The emitted rank of each stored row, 0 if it was not emitted; None if all stored rows were emitted without a
         number."""
         is_plain = operation.last == 1 or not operation.has_number
         if is_plain and operation.first == 1 and not operation.is_changing:
@@ -152,8 +152,8 @@ class RankOperator(GatheringOperator):
         return emitted
 
     def _difference(self, candidates: CandidateRows, previous: Int64s, ranks: Int64s) -> list[_EmittedRows]:
-        """Rows no longer emitted, and rows emitted now. `previous` and `ranks`: the previous and current numbers
-        of all rows, 0 if absent."""
+        """Retractions and inserts. `previous` and `ranks`: the previous and current row numbers of all rows, 0 if
+        absent."""
         was_emitted, is_emitted = self._is_emitted(previous), self._is_emitted(ranks)
         # A row emitted before and after, with the same number if it is output, is unchanged.
         unchanged = was_emitted & is_emitted
@@ -190,7 +190,7 @@ class RankOperator(GatheringOperator):
     def _emitted_changes(
         self, candidates: CandidateRows, previous: Int64s, ranks: Int64s, retracted: Int64s, inserted: Int64s
     ) -> list[_EmittedRows]:
-        """Changes by source, retractions first, so that sources need not be concatenated."""
+        """Changes per source, retractions first, so that sources need not be concatenated."""
         stored = len(candidates.before)
         moved, new = inserted[inserted < stored], inserted[inserted >= stored]
         emitted = []

@@ -1,7 +1,7 @@
 """Row numbers within partitions, vectorised: ROW_NUMBER, RANK and DENSE_RANK.
 
-Rows are sorted by partition, then by the order's keys, then by position (or latest first). Each key says where NULLs
-sort.
+Rows are sorted by partition, then by the order's keys, then by position (or latest first). Each key specifies where
+NULLs sort.
 """
 
 from __future__ import annotations

@@ -7,18 +7,18 @@ For the net changes ΔL and ΔR of an epoch (L, R are stored before it, L' and R
                  row itself, and when the row's last match is deleted or its first one inserted
     semi, anti   rows of the left side with, or without, a match
 
-Stored rows are read by the keys of the other side's changes; by the keys of a side's own changes only for deletes, or
-to count matches. A row with a NULL in its key matches nothing and is not stored. In BATCH only final rows are emitted:
-kinds that may retract wait for the end of input.
+Stored rows are read by the keys of the other side's changes; they are read by the keys of their own side's changes only
+for deletes, or to count matches. A row with a NULL in its key matches nothing and is not stored. In BATCH only final
+rows are emitted: kinds that may retract wait for the end of input.
 
-A row that no later row can match expires by event time (`Expiry`). This changes no result, however late rows are, since
-it relies only on columns that late rows cannot have.
+A row that no later row can match expires by event time (`Expiry`). This does not change results, however late rows are,
+since it relies only on columns that late rows cannot have.
 
-A row whose time-to-live is over also expires, and results may then differ from those of the whole tables; but the
-output stays a valid changelog: only emitted rows are retracted, and once. An expired row is no longer in the table:
-nothing is emitted for it, not even when it is deleted. Output emitted with it stays. So do its matches: a row emitted
-with a match is not emitted as unmatched before that match is deleted or, if the key is unique, replaced.
-`emitted_results` stores each row's match count.
+A row also expires at the end of its time-to-live. Results may then differ from the join of the whole tables, but the
+output stays a valid changelog: only emitted rows are retracted, and only once. An expired row is no longer in the
+table: nothing is emitted for it, not even when it is deleted. Output emitted with it stays, and it still counts as a
+match: a row emitted with a match is not emitted as unmatched until that match is deleted or, if the key is unique,
+replaced. `emitted_results` stores each row's match count.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class RegularJoinOperator(TwoTablesOperator):
             RowExpiry(side, row_type, operation.session, self.call) if side else None
             for side, row_type in zip(operation.expiries, operation.rows, strict=True)
         )
-        # In BATCH rows that may be retracted are emitted at the end.
+        # In BATCH, rows that may be retracted are emitted at the end of input.
         self._is_deferred = self.is_batch and operation.kind != "INNER"
 
     def _match_count_table(
@@ -142,8 +142,8 @@ class RegularJoinOperator(TwoTablesOperator):
                 table.move_time(MIN_WATERMARK if self.is_batch else self.time.watermark)
 
     def _changes(self, number: int) -> SignedRows:
-        """A side's input, consolidated; where rows expire by the clock both changes of a row that was deleted and
-        inserted again are retained, since it is a new row."""
+        """A side's input, consolidated. Where rows expire by the clock, the delete and insert of an equal row are both
+        retained, since the inserted row is new."""
         pieces, _ = self.take_rows(number)
         rows = SignedRows.concat(pieces) if pieces else self._sides[number].no_rows()
         return rows if self._expired_retractions is not None and not self._is_deferred else rows.consolidated()
@@ -180,7 +180,7 @@ class RegularJoinOperator(TwoTablesOperator):
         self._sides[number].add(rows, self.time.now_ms, expires_ms)
 
     def _stored(self, changes: tuple[SignedRows, SignedRows]) -> tuple[SignedRows, SignedRows]:
-        """The stored rows that are needed of each side."""
+        """The required stored rows of each side."""
         needed = []
         with self.call.running("state"):
             for number, side in enumerate(self._sides):
@@ -254,7 +254,7 @@ class RegularJoinOperator(TwoTablesOperator):
     def _unmatched_rows_emitted(
         self, number: int, side: _Side, other: _Side, counts: EmittedResults
     ) -> Iterator[Pairs]:
-        """The same where matches expire: previous rows are retracted as they were emitted."""
+        """The same for joins whose matches expire: previous rows are retracted as they were emitted."""
         known_matches = self.matcher.match_counts(number, side.stored, other.stored)
         with self.call.running("state"):
             was_counted, before = counts.numbers_of(side.stored, known_matches)
@@ -276,8 +276,8 @@ class RegularJoinOperator(TwoTablesOperator):
         yield flipped[1]
 
     def _expired_matches(self, number: int, side: _Side, other: _Side, expired_deletes: Int64s) -> Int64s:
-        """How many expired matches each stored row was emitted with and still has. A deleted match is subtracted. Where
-        a key is unique, any change of the key means that its expired rows are gone."""
+        """For each stored row, the number of expired matches included in its emitted output. Deleted matches are
+        subtracted. If keys are unique, any change of a key ends its expired rows."""
         if self._operation.unique[1 - number]:
             changed = SignedRows.concat([other.changes, other.expired_deletes])
             own, others = key_numbers([side.stored.keys.array, changed.keys.array])
@@ -286,7 +286,7 @@ class RegularJoinOperator(TwoTablesOperator):
         return left.clip(min=0)
 
     def _count(self, number: int, rows: SignedRows, chosen: Bools, matched_mask: Int64s) -> None:
-        """Store the emitted match counts of the chosen rows, as far as these are stored."""
+        """Store the emitted match counts of the chosen rows that are stored."""
         counts, expiry, expires_ms = self._match_counts[number], self._expiries[number], None
         assert counts is not None
         if expiry is not None and len(rows):

@@ -1,7 +1,7 @@
-"""Operators that turn a row into several: repeats the input's columns and appends new ones.
+"""Base of operators that turn a row into several: repeats the input's columns and appends new ones.
 
-Shared by window TVFs, UNNEST and table functions. Timestamps and row kinds are repeated with the rows. A row may become
-very many: results are made and emitted in pieces, so that the input bounds the memory.
+Shared by window TVFs, UNNEST and table functions. Timestamps and row kinds are repeated with the rows. One row may
+yield very many: results are produced and emitted in pieces, so that memory use is bounded by the input.
 """
 
 from __future__ import annotations
@@ -119,8 +119,8 @@ def batch_with_columns(
     type_info: TypeInformation,
     timestamps: Int64s | None = None,
 ) -> Batch:
-    """The rows at `rows` (None: all, once), each with its values of `new_columns`; with new `timestamps`, or their
-    own."""
+    """The rows at `rows` (None: all rows, once), each with its values of `new_columns`; with new `timestamps`, or the
+    rows' own."""
     columns, stamps = batch.columns(), batch.timestamps
     if rows is not None:
         columns = columns.take(pa.array(rows))

@@ -1,10 +1,10 @@
 """The event times of rows and the watermark of a source, from expressions over its columns (WATERMARK FOR … AS …).
 
 The expressions run over a whole batch. A row without a time is rejected, as in Flink; a NULL watermark is ignored. The
-watermark of a batch is the largest of its rows': nothing is subtracted from the user's own expression.
+watermark of a batch is the largest watermark of its rows; nothing is subtracted from the user's expression.
 
-A delete that carries only a key has no time, since its other columns are empty. It gets the smallest time, and the
-original one when it is completed (`normalise`).
+A delete that carries only a key has no time, since its other columns are empty. It gets the smallest time, which is
+replaced by the original one when the row is completed (`normalise`).
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _largest_ms(marks: pa.Array) -> int | None:
 
 
 def _ms(numbers: Any, kind: pa.DataType) -> Any:
-    """Times of that type, one or many, as milliseconds since 1970, rounded down."""
+    """One or many times of this type as milliseconds since 1970, rounded down."""
     if kind.unit == "s":
         return numbers * 1_000
     return numbers if kind.unit == "ms" else numbers // _PER_MS[kind.unit]

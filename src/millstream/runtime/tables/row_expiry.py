@@ -1,4 +1,4 @@
-"""When a row expires: the event time from which no later row of the other side can match it.
+"""When a row expires: the event time from which no later row of the other side can match the row.
 
 A row whose time is NULL never matches: the condition compares with it, and no comparison with NULL is true.
 """
@@ -26,7 +26,7 @@ _NEVER_MATCHED = -(2**63)
 
 
 class RowExpiry:
-    """The earliest of several times, for the rows of one side."""
+    """Computes expiry times of one side's rows: the earliest of several times."""
 
     def __init__(self, expiries: Sequence[Expiry], row_type: RowType, session: TableSession, call: UserCall) -> None:
         self._expiries = tuple(expiries)

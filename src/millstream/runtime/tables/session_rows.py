@@ -1,6 +1,6 @@
 """Sessions as columns: rows of a key no further apart than a gap, with their accumulators.
 
-A row is a session of one; sessions of one key merge if the next starts within the gap after the last time of the
+A single row is a session; sessions of one key merge if the next starts within the gap after the last time of the
 previous. So rows, partial sessions, stored sessions and late rows are merged by the same step: one sort by key and
 start, and one running maximum.
 """
@@ -71,7 +71,7 @@ def merged_sessions(rows: SessionRows, accumulators: Accumulators, gap_ms: int) 
     codes = groups_of(rows.keys.array).codes
     order = np.lexsort((rows.starts, codes))
     keys, starts = codes[order], rows.starts[order]
-    # Running maximum of the last times within each key, over ranks prefixed with the key.
+    # Running maximum of the last times within each key, computed over ranks prefixed with the key.
     moments, ranks = np.unique(rows.lasts[order], return_inverse=True)
     room = len(moments) + 1
     reached = moments[np.maximum.accumulate(keys * room + ranks) % room]

@@ -1,9 +1,10 @@
 """SQL session windows, vectorised: rows of a key no further apart than a gap.
 
 Each upstream task merges its rows into partial sessions. After the exchange an epoch's partial sessions are merged with
-the stored ones of their keys. Sessions whose gap has passed are emitted; the others are stored by key and start, due
-when their gap has passed. A session that ended before the epoch began and joins no open one is late: it is dropped and
-its records are counted. In processing time nothing is late. In BATCH all sessions are emitted when the input has ended.
+the stored ones of their keys. Sessions whose gap has passed are emitted; the others are stored by key and start, and
+are due when their gap has passed. A session that ended before the epoch began and does not merge with an open one is
+late: it is dropped and its records are counted. In processing time nothing is late. In BATCH all sessions are emitted
+when the input has ended.
 """
 
 from __future__ import annotations
@@ -139,7 +140,7 @@ class SessionsOperator(KeyedOperator):
 
     @property
     def _reached(self) -> int:
-        """The last time that is over."""
+        """The last time that has passed."""
         if self._operation.is_event_time or self._is_batch or self.time.watermark == MAX_WATERMARK:
             if self._is_batch and self.time.watermark != MAX_WATERMARK:
                 return MIN_WATERMARK

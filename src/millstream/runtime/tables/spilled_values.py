@@ -1,12 +1,12 @@
-"""Shared parts of the ways in which values of large groups spill to rows of their own.
+"""Shared code for spilling values of large groups to separate rows.
 
 The cost of a group must not grow with its size, but some aggregates need all of its values: when one is deleted,
-another may become the minimum or the first. A `SpilledValues` stores them in tables of its own; the group's row holds
-what the result needs. Each epoch calls it twice: `absorb` turns input for spilled groups into changes of those tables,
-and `spill` moves the values of groups that have become large.
+another may become the minimum or the first. A `SpilledValues` stores them in separate tables; the group's row holds
+only the data that the result needs. It is called twice per epoch: `absorb` turns input for spilled groups into changes
+of those tables, and `spill` moves the values of groups that have become large.
 
-With a time-to-live, values stay in the group's row and expire with it. So a query whose groups have spilled values
-cannot get a time-to-live later.
+With a time-to-live, values stay in the group's row and expire with it. So a time-to-live cannot be added to a query
+whose groups have spilled values.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ __all__ = [
 ]
 
 VALUES_IN_ROW_MAX = 256
-"""A group with more values spills them to rows of their own."""
+"""A group with more values spills them to separate rows."""
 
 _TABLES = (GROUP_ARRIVALS, GROUP_EXTREMES, GROUP_MARKS, GROUP_VALUE_PLACES, GROUP_VALUES)
 
@@ -92,7 +92,7 @@ class ValueTables:
 
 
 def measures_at(stored_measures: Sequence[BoundAggregate], *kinds: str) -> Iterator[tuple[int, BoundAggregate]]:
-    """The measures of these kinds, each with the position of its first part in the accumulator."""
+    """The measures of these kinds, each with the position of its first column in the accumulator."""
     place = 0
     for measure in stored_measures:
         if measure.kind in kinds:
@@ -107,7 +107,8 @@ def lists_of(rows: pa.Array, lengths: Int64s, kind: pa.DataType) -> pa.Array:
 
 
 def take_lists(parts: Parts, at: int, groups: Bools) -> tuple[Int64s, pa.Array]:
-    """Removes the values of these groups from their lists in the part `at`; the group of each value, and its row."""
+    """Removes the values of these groups from their lists in column `at`; returns the group of each value, and its
+    row."""
     rows, lengths = flat(parts[at])
     codes = np.repeat(np.arange(len(lengths)), lengths)
     moves = groups[codes]
@@ -117,7 +118,7 @@ def take_lists(parts: Parts, at: int, groups: Bools) -> tuple[Int64s, pa.Array]:
 
 
 def add_to_sums(parts: Parts, at: int, sums: Kernel, lifted: Parts, codes: Int64s) -> None:
-    """Add values to the sums of groups, whose parts start at `at`."""
+    """Add values to the sums of groups, whose columns start at `at`."""
     own, groups = slice(at, at + len(lifted)), len(parts[at])
     both = [pa.concat_arrays(pair) for pair in zip(parts[own], lifted, strict=True)]
     parts[own] = sums.combine(both, Groups(np.concatenate([np.arange(groups), codes]), groups))

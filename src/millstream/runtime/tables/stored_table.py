@@ -1,9 +1,9 @@
 """Stores a query's result: after every epoch, state holds the rows of the table for readers of the store.
 
 With a primary key, rows are stored under their key without reading: the last row inserted for a key in an epoch
-replaces the stored one, and a key with only deletes is removed. Without one, the row is the key and its multiplicity
-the value. Either way a committed epoch has exactly the query's result over the input read so far: in state, or, for a
-table with an archive, in files that the state names (`archiving`).
+replaces the stored one, and a key with only deletes is removed. Without one, the row is the key and its multiplicity is
+the value. Either way a committed epoch holds exactly the query's result over the input read so far: in state or, for a
+table with an archive, in files named in the state (`archiving`).
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ _COUNT = TableValueType(BigIntType(False))
 
 
 def last_rows(rows: SignedRows) -> tuple[Int64s, Int64s]:
-    """From consolidated changes by primary key, in arrival order: the rows to store, and one row of each key to delete.
+    """From consolidated changes by primary key, in arrival order, the rows to store, and one row of each key to delete.
     Of several rows inserted for a key the last is stored."""
     codes = key_numbers([rows.keys.array])[0]
     count = int(codes.max(initial=-1)) + 1
     last_added = np.full(count, -1, dtype=np.int64)
     added = np.flatnonzero(rows.signs > 0)
-    last_added[codes[added]] = added  # numpy stores the last of equal places
+    last_added[codes[added]] = added  # for equal indices numpy stores the last value
     deletes = np.flatnonzero(rows.signs < 0)
     deleted = deletes[last_added[codes[deletes]] < 0]
     return last_added[last_added >= 0], deleted
@@ -88,7 +88,7 @@ class StoredTableOperator(GatheringOperator):
             return
         self._archived.begin()
         if archive.by is not None:
-            self._cut_ms = archive.cut_ms(self.time.watermark)  # where the last epoch ended
+            self._cut_ms = archive.cut_ms(self.time.watermark)  # the watermark at the end of the last epoch
         self._writer_context = writer_context(self, spec, nonce)
 
     def open_states(self, accounts: Mapping[int, SubtaskAccount]) -> None:
@@ -123,7 +123,7 @@ class StoredTableOperator(GatheringOperator):
         super().abort()
 
     def should_apply(self) -> bool:
-        # Counts add up, wherever the epoch is cut.
+        # Counts are additive, so changes may be applied in several pieces.
         return not self._operation.primary_key and self.gathered_bytes > _GATHERED_BYTES_MAX
 
     def apply_changes(self, rows: SignedRows) -> None:
@@ -138,14 +138,14 @@ class StoredTableOperator(GatheringOperator):
                 self._count(rows)
 
     def _delete(self, deleted: SignedRows) -> None:
-        """Delete keys that have no row any more, in state or in the archive."""
+        """Delete keys that no longer have a row, in state or in the archive."""
         self._table.changes.delete(deleted.keys)
         if self._archived is not None and len(deleted):
             left = np.flatnonzero(self._archived.may_be_archived(deleted.contents))
             self._archived.remove(deleted.keys.take(left), self._archive_time_ms())
 
     def _count(self, rows: SignedRows) -> None:
-        """Add up multiplicities; for a row in the archive, the difference to its multiplicity there."""
+        """Add changes to multiplicities; an archived row stores the difference to its archived multiplicity."""
         codes = key_numbers([rows.keys.array])[0]
         first = np.unique(codes, return_index=True)[1]
         keys, contents = rows.keys.take(first), rows.contents.take(pa.array(first))

@@ -1,8 +1,8 @@
 """Converts records of a stream to rows of a table. Columns that already have the table's types are passed unchanged.
 
-A record of a ROW type is mapped by field name if the table has the same names, else by position; a tuple by position;
-any other record is the only column. A value that does not fit its column fails the epoch and the error names the
-record.
+A record of a ROW type is mapped by field name if the table has the same names, else by position; a tuple is mapped by
+position; any other record is the only column. A value that does not fit its column fails the epoch with an error that
+names the record.
 """
 
 from __future__ import annotations

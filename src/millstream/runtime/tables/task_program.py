@@ -1,4 +1,5 @@
-"""Expressions in a task: compiled once when the operator is made, evaluated on batches, with the facts of the epoch.
+"""Expressions in a task: compiled once when the operator is created, and evaluated on batches in the context of the
+epoch.
 
 A failing evaluation fails the epoch, and the error names the operator, the expression and the record. The program's
 functions in them open and close with the operator.
@@ -25,7 +26,7 @@ __all__ = ["TaskProgram", "functions_in"]
 
 
 def functions_in(*expressions: RowExpression | None) -> Iterator[Any]:
-    """The program's functions in expressions, each once."""
+    """The distinct user functions in expressions."""
     seen = set()
     for whole in expressions:
         for part in walk(whole) if whole is not None else ():
@@ -56,7 +57,7 @@ class TaskProgram:
     def run(
         self, batch: Batch, now_ms: int, watermark_ms: int | None, role: str, *, emit_dictionaries: bool = False
     ) -> Result:
-        """The output columns of the rows that satisfy the condition; text dictionary-encoded, if allowed."""
+        """The output columns of the rows that satisfy the condition; strings are dictionary-encoded if allowed."""
         session = self._session
         if self._draws is not None:
             self._draws.next_batch(len(batch))

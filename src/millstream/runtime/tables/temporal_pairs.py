@@ -1,8 +1,8 @@
 """Temporal joins by event time: joins every left row with the version of the right table valid at its time.
 
 A left row waits until the watermark reaches its time: then all versions up to it are known. A version is stored by key
-and time; of two with one time the later arrival wins. A version replaced before the watermark is deleted when its key
-is next read: only late rows could match it. A late left row is matched with the versions still stored.
+and time; of two versions with the same time, the later arrival wins. A version replaced before the watermark is deleted
+when its key is next read: only late rows could match it. A late left row is matched with the versions still stored.
 
 `references.time_joins` is the slow reference implementation.
 """
@@ -88,7 +88,7 @@ class TemporalPairsOperator(TwoTablesOperator):
     def _gather(self, number: int, origin: Origin, batch: Batch) -> None:
         kinds = batch.columns().schema.get_field_index(KIND_COLUMN)
         if number == 1 and kinds >= 0:
-            # The row before an update was a version and remains one.
+            # The row before an update is an earlier version, and stays valid for its time.
             row_kinds = np.asarray(batch.columns().column(kinds))
             batch = batch.take(np.flatnonzero(row_kinds != RowKind.UPDATE_BEFORE.value))
             self._reject_without_time(batch)
@@ -96,7 +96,7 @@ class TemporalPairsOperator(TwoTablesOperator):
             super()._gather(number, origin, batch)
 
     def _reject_without_time(self, batch: Batch) -> None:
-        """Reject deletes that carry only a key, and so no time."""
+        """Reject deletes that carry only a key, since they have no time."""
         times = batch.columns().column(1 + self._times[1])  # column 0 is the key
         if times.null_count:
             error = ProgramError(
@@ -125,7 +125,7 @@ class TemporalPairsOperator(TwoTablesOperator):
     # --- versions -------------------------------------------------------------------------------------------------
 
     def _store_versions(self) -> SignedRows | None:
-        """Store the right side's input; its rows."""
+        """Store the right side's input; returns its rows."""
         pieces, _ = self.take_rows(1)
         if not pieces:
             return None
@@ -149,7 +149,7 @@ class TemporalPairsOperator(TwoTablesOperator):
         return _Versions(rows, stored_rows.column("sub").to_numpy(), are_deletes)
 
     def _trim(self, versions: _Versions) -> None:
-        """Delete versions that a later one of their key, up to the watermark, has replaced; and a last one that is a
+        """Delete versions replaced by a later version of their key up to the watermark, and a last version that is a
         delete."""
         if not len(versions.rows):
             return
@@ -199,7 +199,7 @@ class TemporalPairsOperator(TwoTablesOperator):
 
 
 def _latest(lefts: SignedRows, times: Int64s, versions: _Versions) -> Int64s:
-    """For every left row the last version of its key that is not later than it; -1 if there is none."""
+    """For every left row, the latest version of its key at or before its time; -1 if no such version exists."""
     codes, left_codes = key_numbers([versions.rows.keys.array, lefts.keys.array])
     all_codes, all_times = np.concatenate([codes, left_codes]), np.concatenate([versions.times, times])
     is_left = np.repeat([False, True], [len(codes), len(left_codes)])

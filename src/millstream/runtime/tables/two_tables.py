@@ -57,7 +57,7 @@ class TwoTablesOperator(KeyedOperator):
 
     @property
     def preserves_rows(self) -> tuple[bool, bool]:
-        """For each side, whether the join preserves its unmatched rows (or depends on them: SEMI, ANTI)."""
+        """For each side, whether the join emits its unmatched rows (or depends on them: SEMI, ANTI)."""
         return self.join.kind in ("LEFT", "FULL", "SEMI", "ANTI"), self.join.kind in ("RIGHT", "FULL")
 
     @property
@@ -75,8 +75,8 @@ class TwoTablesOperator(KeyedOperator):
 
     @property
     def event_ms(self) -> int:
-        """The current event time. BATCH has two times, before and after the end of input, so that epochs do not
-        show."""
+        """The current event time. BATCH has only two times, before and after the end of input, so that the division
+        into epochs is not visible."""
         if self.is_batch and self.time.watermark != MAX_WATERMARK:
             return MIN_WATERMARK
         return self.time.watermark

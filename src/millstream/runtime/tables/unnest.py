@@ -63,7 +63,7 @@ class UnnestOperator(RepeatingOperator):
 
 
 def unnested(collections: pa.Array, data_type: Any) -> tuple[Int64s, list[pa.Array], Int64s]:
-    """For all elements of all collections: the row, the columns, and the number in the collection."""
+    """For all elements of all collections: the row position, the columns, and the ordinality."""
     offsets = collections.offsets.to_numpy().astype(np.int64)
     starts, lengths = offsets[:-1], np.diff(offsets)
     if collections.null_count:  # ignore values under a NULL

@@ -1,14 +1,15 @@
 """Kernel for user-defined aggregate functions.
 
-Before the exchange rows stay rows: the arguments of all calls are a list by group, in arrival order. After it they are
-**folded** into the accumulator, an object of the program, by one loop that calls `accumulate` or `retract`; the object
-is stored as a pickle, which only tasks open. `measure.detail` says what is stored:
+Upstream of the exchange, rows are not aggregated: the arguments of all calls are collected in a list per group, in
+arrival order. Downstream of it they are **folded** into the accumulator, a user object, by one loop that calls
+`accumulate` or `retract`; the object is stored as a pickle, which only tasks open. `measure.detail` determines the
+stored form:
 
     groups    the accumulator, and its last emitted value: the retraction equals the emitted value
     folded    the accumulator; the function's `merge` combines two
     rows      all rows. Needed for functions of pandas Series, and for overlapping windows without `merge`
 
-The parts are the rows not folded yet, then accumulator and value, if stored.
+The accumulator columns are the rows not folded yet, then accumulator and value, if stored.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ __all__ = ["UserAggregate", "user_functions_of"]
 
 
 def user_functions_of(measures: Iterable[BoundAggregate]) -> list[Any]:
-    """The program's functions in measures, each once: they open and close with the operator."""
+    """The distinct user functions in measures: they open and close with the operator."""
     functions: list[Any] = []
     for measure in measures:
         user = measure.function if measure.inner is None else measure.inner.function
@@ -72,7 +73,7 @@ class UserAggregate(Listed):
         return self._with_empty_state(self.lists_of_single_rows([signs, rows], has_row, len(at)))
 
     def signed(self, parts: Parts, signs: Int64s) -> Parts:
-        """Rows of single records, those of deletes with a negative sign."""
+        """Rows of single records; deletes have a negative sign."""
         rows, lengths = flat(parts[0])
         signed = pa.array(rows.field(0).to_numpy() * np.repeat(signs, lengths))
         rows = pa.StructArray.from_arrays([signed, rows.field(1)], fields=list(self._row_kind))

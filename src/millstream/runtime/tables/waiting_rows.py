@@ -1,6 +1,7 @@
-"""Stored rows of one side of a time join: they live until nothing can match them; unmatched ones are then emitted.
+"""Stored rows of one side of a time join. They expire when no later row can match them; unmatched ones are then
+emitted.
 
-A row waiting for its first match is due when none can arrive any more, and is located by that time. A row that was
+A row waiting for its first match is due when no match can arrive any more, and is located by that time. A row that was
 matched, or that need not be emitted, expires at that time and is never due.
 """
 
@@ -20,8 +21,8 @@ __all__ = ["WaitingRows", "WaitingTable"]
 
 
 class WaitingTable(RowTable):
-    """Rows some of which are rewritten or deleted before they expire. Segments are not dropped whole, since a row in an
-    older segment might reappear. Compaction drops expired rows."""
+    """A table in which some rows are rewritten or deleted before they expire. Segments are not dropped whole, since a
+    row in an older segment might reappear. Compaction drops expired rows."""
 
     def _drop_expired(self) -> None:
         pass
@@ -31,7 +32,7 @@ class WaitingRows(JoinedRows):
     """The rows of one side in one subtask."""
 
     def waiting_matches(self, keys: KeyColumn) -> tuple[SignedRows, Int64s, Bools]:
-        """The rows of these keys, which may repeat; until when each is stored; and a mask of those that wait."""
+        """The rows of these keys, which may repeat; their expiry times; and a mask of the waiting rows."""
         if not len(keys) or self.table.view.is_empty:
             none = np.empty(0, dtype=np.int64)
             return self.no_rows(), none, none.astype(np.bool_)
@@ -66,6 +67,6 @@ class WaitingRows(JoinedRows):
         return rows, due
 
     def earliest_due(self) -> int | None:
-        """When the first waiting row is due; None if none waits."""
+        """The earliest due time of a waiting row; None if no row waits."""
         self.table.settle()
         return self.table.view.min_due()

@@ -1,10 +1,10 @@
 """SQL windows on panes: partial and final window aggregation over tables.
 
-These extend the operators for ready aggregates (`runtime.windows`) in three ways: a key is any number of columns,
-results have the columns that the query names, and windows may follow the clocks of a zone. Times then become local
-before the exchange, and everything after it (panes, firing, expiry) counts in local time; only output timestamps and
-wake-up times are converted back. Processing-time windows end with the input, so that a query over bounded input emits
-all its rows in either mode.
+These extend the operators for built-in aggregates (`runtime.windows`) in three ways: a key is any number of columns,
+results have the columns that the query names, and windows may follow the local time of a time zone. Times are then
+converted to local time upstream of the exchange, and everything downstream (panes, firing, expiry) uses local time;
+only output timestamps and wake-up times are converted back. Processing-time windows end with the input, so that a query
+over bounded input emits all its rows in either mode.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["TablePaneOperator", "TablePartialOperator"]
 
 
 class TablePartialOperator(PartialAggregateOperator):
-    """Partial aggregates of the rows of a table."""
+    """Partial window aggregation of table rows."""
 
     def __init__(self, setting: OperatorSetting) -> None:
         super().__init__(setting)
@@ -48,7 +48,7 @@ class TablePartialOperator(PartialAggregateOperator):
 
 
 class TablePaneOperator(PaneOperator):
-    """Windows of the rows of a table."""
+    """Final window aggregation of table rows."""
 
     def __init__(self, setting: OperatorSetting) -> None:
         super().__init__(setting)
@@ -61,7 +61,7 @@ class TablePaneOperator(PaneOperator):
         return user_functions_of(self._operation.measures)
 
     def _time_before(self, accounts: Iterable[SubtaskAccount]) -> int:
-        # In processing time it comes from `_time_now`, which is local time already.
+        # In processing time it is derived from `_time_now`, which is already local time.
         before_ms = super()._time_before(accounts)
         return reached_ms(before_ms, self._zone) if self._windows.is_event_time else before_ms
 

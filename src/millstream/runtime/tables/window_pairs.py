@@ -3,7 +3,7 @@ retracted.
 
 The window's bounds are part of the key, and the time of a row is the last time of its window: a row is due when the
 watermark reaches it. Rows whose window has ended are late: they are dropped and counted. Rows that arrive and are due
-in one epoch are never written; emitted rows simply expire.
+in one epoch are never written; emitted rows expire without being deleted.
 
 `references.time_joins` is the slow reference implementation.
 """

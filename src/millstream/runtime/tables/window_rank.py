@@ -1,8 +1,9 @@
 """Window Top-N and window deduplication: the first rows of every partition, emitted when their window ends.
 
 A partition's key holds the bounds of its window, so that all its rows are due at the last time of the window. Until
-then only rows that may be among the first are stored; emitted rows simply expire. In event time a row whose window has
-ended is late: it is dropped and counted. In processing time nothing is late, and windows end with the input.
+then only rows that may be among the first are stored; emitted rows expire without being deleted. In event time a row
+whose window has ended is late: it is dropped and counted. In processing time nothing is late, and windows end with the
+input.
 
 `references.ranks` is the slow reference implementation.
 """
@@ -67,7 +68,7 @@ class WindowRankOperator(GatheringOperator):
 
     @property
     def _reached(self) -> int:
-        """The last time that is over."""
+        """The last time that has passed."""
         if self.time.watermark == MAX_WATERMARK:
             return MAX_WATERMARK
         if self._is_batch:

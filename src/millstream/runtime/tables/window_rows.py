@@ -1,7 +1,7 @@
 """Window TVF without aggregation: every row, once for each of its windows, with the bounds of the window.
 
-There is no state and no row is late: the windows of a row follow from its time alone. Downstream, the time of a row is
-the last time of its window, as window_time says.
+The operator is stateless and no row is late: a row's windows depend only on its time. Downstream, the time of a row is
+the last time of its window, equal to window_time.
 """
 
 from __future__ import annotations

@@ -3,15 +3,14 @@
 The event time of each path through a job is one number; where paths meet, it is their minimum (`records.watermarks`).
 An operator whose inputs are all idle does not advance.
 
-A **Timekeeper** applies one strategy to one split or subtask for one epoch. Its state between epochs is a
-`EventTimeState`, plain data in the manifest: generators of the program are created and restored in every epoch.
-Watermarks never go back.
+A **Timekeeper** applies one strategy to one split or subtask for one epoch. Its state between epochs is an
+`EventTimeState`, plain data in the manifest: user-defined generators are created and restored in every epoch.
+Watermarks never decrease.
 
-The event time of an operator's subtask never goes back between epochs either. After an exchange all subtasks share the
+The event time of an operator's subtask never decreases between epochs either. After an exchange all subtasks share the
 operator's event time. Downstream of an operator that assigns timestamps in mid-stream, without an exchange in between,
-each subtask has an event time of its own and resumes from it (`restored_event_time`). Only operators chained to a
-source resume from the minimum of its subtasks: a split may move to another subtask, and its records must not be late
-there.
+each subtask has its own event time and resumes from it (`restored_event_time`). Only operators chained to a source
+resume from the minimum of its subtasks: a split may move to another subtask, and its records must not be late there.
 """
 
 from __future__ import annotations
@@ -50,8 +49,8 @@ _NO_WATERMARKS = WatermarkStrategy.no_watermarks()
 def restored_times(subtasks: Mapping[int, SubtaskAccount], parallelism: int) -> list[EventTimeState]:
     """The restored times of `parallelism` subtasks, from the accounts of the last epoch.
 
-    After a change of parallelism records take other routes: all new subtasks start from the smallest watermark of the
-    old ones, with new generators, so that none claims the progress of another.
+    After a change of parallelism records are routed differently: all new subtasks start from the smallest watermark of
+    the old ones, with new generators, so that no subtask assumes the progress of another.
 
     >>> accounts = {0: SubtaskAccount(time=EventTimeState(7)), 1: SubtaskAccount(time=EventTimeState(5))}
     >>> [time.watermark for time in restored_times(accounts, 3)]
@@ -84,8 +83,8 @@ def restored_event_time(
 
     At the same parallelism, a subtask resumes from its own event time. After a change it takes the minimum over its
     predecessors: for keyed operators (`max_parallelism` key groups), the subtasks that owned one of its key groups; for
-    others, all of them, since records are routed differently. Time may then go back for keys of a faster subtask;
-    the maximum instead would drop records as late that were on time in their subtask.
+    others, all of them, since records are routed differently. Time may then go back for keys of a faster subtask; the
+    maximum would drop records as late that were on time in their subtask.
 
     >>> [restored_event_time([7, 5], subtask, 2) for subtask in range(2)]
     [7, 5]
@@ -210,7 +209,7 @@ def _warn_of_unit(first: int, site: str) -> None:
 
 
 def _column_of_times(batch: Batch, assigner: Any) -> Timestamps | None:
-    """The timestamps of a batch, if they are a complete column of it."""
+    """The timestamps of a batch, if one of its columns holds them for every record."""
     if not isinstance(assigner, FieldTimestamps) or not batch.typed or batch.type_info is None:
         return None
     columns = batch.columns()
@@ -240,7 +239,7 @@ def _not_a_timestamp(stamp: Any) -> ProgramError:
 
 
 class _RunningGenerator(WatermarkOutput):
-    """A generator of the program during one epoch, and the output that it writes to."""
+    """A user-defined generator during one epoch, and the output that it writes to."""
 
     _ROLE = "watermark generator"
 
@@ -270,7 +269,7 @@ class _RunningGenerator(WatermarkOutput):
             raise self._call.failed(error, self._ROLE, self._call.current(values, remaining)) from error
 
     def end(self, active_ms: int | None) -> EventTimeState:
-        """Calls the periodic emit a last time and snapshots the generator."""
+        """Calls the periodic emit one last time and snapshots the generator."""
         with self._call.running(self._ROLE):
             self._generator.on_periodic_emit(self)
             subject = f"The snapshot of {type(self._generator).__name__}"

@@ -40,7 +40,7 @@ class LocalRunner:
 
     def run(self, spec: EpochSpec) -> list[tuple[int, bytes]]:
         """Runs one epoch; returns (kind, payload) of the last stage's envelopes. RuntimeError if it was cancelled."""
-        self._cancelled.clear()  # a cancellation of the previous epoch; a caller that still wants one repeats it
+        self._cancelled.clear()  # clear a cancellation of the previous epoch; callers that still want one repeat it
         try:
             with interrupted_by(self._cancelled):
                 return self._run(spec)
@@ -78,7 +78,7 @@ class LocalRunner:
                 yield from open_envelopes(batch)
 
     def record_places(self, places: Collection[tuple[int, str]]) -> None:
-        """All tasks run in this process."""
+        """Nothing to record: all tasks run in this process."""
 
     def send_unsent(self) -> None:
         """This process sends its own files; here it also adopts files of processes that died."""

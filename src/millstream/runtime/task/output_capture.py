@@ -1,8 +1,8 @@
 """Forwards the lines that user code prints and logs in a task to the driver.
 
-While a task runs, `sys.stdout`, `sys.stderr` and the root logger are captured; complete lines go into a bounded list
-that travels with the task's acknowledgement (or its failure). Only attempts that count are shown, so a retried task
-does not print twice.
+While a task runs, `sys.stdout`, `sys.stderr` and the root logger are captured; complete lines are added to a bounded
+list that is sent with the task's acknowledgement (or its failure). Only attempts that count are shown, so a retried
+task does not print twice.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """Operators that stay open in a worker process across epochs.
 
 Spark starts a task per epoch but reuses Python worker processes. A user's `open()` may load a model or connect to a
-service, so the operators of a subtask are created once per worker process and *run* (one start or restart of the job)
+service, so the operators of a subtask are created once per worker process and *run* (one start or restart of the job),
 and stay open. Each subtask has its own copies of the user's functions, as in Flink. Spark chooses the worker of a
 subtask, so a worker may hold several subtasks, and a subtask may be open in several workers.
 
 `close()` is called when the job ends (in the workers that took part in its last epoch), after a failure, when a worker
 sees a newer run of the same job, and when its next task reports that a run has ended (`spark/live_runs.py`). A function
-with operator state is also closed and opened again from the last manifest if its state is of another epoch
+with operator state is also closed and reopened from the last manifest if its state belongs to another epoch
 (`operator_state`).
 """
 
@@ -109,7 +109,7 @@ def _open_subtask(job: ShippedJob, spec: EpochSpec, assignment: Assignment) -> S
 
 
 def _renew(subtask: Subtask, job: ShippedJob, spec: EpochSpec, assignment: Assignment) -> bool:
-    """Reopens operators whose function state differs from the last manifest; returns whether there were any."""
+    """Reopens operators whose function state differs from the last manifest; returns whether any were reopened."""
     outdated = [
         operator
         for operator in subtask.operators.values()

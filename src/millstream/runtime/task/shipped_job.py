@@ -1,6 +1,6 @@
-"""A job as it is sent to its tasks. Our own driver pickled it; Spark delivers it with the function of a stage.
+"""A job as sent to its tasks. Our own driver pickled it; Spark delivers it with the function of a stage.
 
-The plan stays pickled until it is used: every subtask unpickles its own copy, with functions of its own.
+The plan stays pickled until it is used: every subtask unpickles its own copy, with its own functions.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ShippedJob:
         return self if facts is self.facts else replace(self, facts=facts)
 
     def plan(self) -> Plan:
-        """A new copy of the plan, with functions of its own."""
+        """A new copy of the plan, with its own functions."""
         plan: Plan = pickle.loads(self.plan_pickle)
         clear_class_cache()
         return plan

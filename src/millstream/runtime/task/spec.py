@@ -3,9 +3,10 @@
 `JobFacts` never change while a driver runs and are sent once, with the plan. An `EpochSpec` changes every epoch and
 reaches the tasks as a Spark local property: the Spark plan itself is built once.
 
-Every task receives the same text, and the cost of decoding it must not grow with the number of tasks. So the text has a
-part per subtask, and a task decodes its own. It decodes accounts of other subtasks only on access: after a change of
-parallelism, when state is redistributed, each task has to. `own_accounts` selects the accounts that a subtask needs.
+Every task receives the same string, and the cost of decoding it must not grow with the number of tasks. So the string
+has one part per subtask, and a task decodes only its own. It decodes accounts of other subtasks only on access: after a
+change of parallelism each task needs them, since state is redistributed. `own_accounts` selects the accounts that a
+subtask needs.
 """
 
 from __future__ import annotations
@@ -39,21 +40,21 @@ class JobFacts:
     parameters: Mapping[str, str] = field(default_factory=dict)
     batch_records_max: int = 65_536
     block_bytes_max: int = 4 << 20
-    tier: TierSettings | None = None  # where tasks cache files of a remote store; None: in memory
+    tier: TierSettings | None = None  # the tier that caches files of a remote store; None: in memory
     batch: bool = False  # bounded input in one epoch: aggregations emit only final results
     records_input: bool = False  # sources record their input for a replay
 
     def in_task(self) -> JobFacts:
-        """The facts as seen by a task: the store is that of its machine's tier, if there is one."""
+        """The facts as seen by a task: the store is its machine's tier, if there is one."""
         store = tiered_store(self.store, self.tier)
         return self if store is self.store else replace(self, store=store)
 
 
 @dataclass(frozen=True)
 class Assignment:
-    """Identifies a task. `nonce` is unique among all attempts of all tasks, of any time. `raises`: a failure of user
-    code is raised at its origin instead of sent, for a debugger. `place`: the cluster process that runs the task; empty
-    if there is only one. `block_folder`: where tasks share blocks (`shared_blocks`); empty: blocks go through the
+    """Identifies a task. `nonce` is unique among all attempts of all tasks, past and future. `raises`: a failure of
+    user code is raised at its origin instead of sent, for a debugger. `place`: the cluster process that runs the task;
+    empty if there is only one. `block_folder`: where tasks share blocks (`shared_blocks`); empty: blocks go through the
     shuffle."""
 
     stage: int
@@ -87,8 +88,8 @@ class ReadRange:
 class EpochSpec:
     """One epoch. `round` counts the executions of the plan by this driver, so that no two attempts share a name.
 
-    The driver has all of it. A task decodes only its own ranges in `reads`; `states` and `operator_states` are mappings
-    that decode an account on access.
+    The driver holds the complete spec. A task decodes only its own ranges in `reads`; `states` and `operator_states`
+    are mappings that decode an account on access.
 
     Many fields: each is a part of a task's input.
     """
@@ -105,20 +106,20 @@ class EpochSpec:
     operator_states: Mapping[str, Mapping[int, FunctionAccount]] = field(default_factory=dict)  # by uid and subtask
     # Event times by subtask, for operators whose subtasks were not all at the watermark in the last epoch.
     event_times: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    # Tasks acknowledge before the store has their files: the committer waits for the uploads.
+    # Tasks acknowledge before their files are uploaded: the committer waits for the uploads.
     deferred_uploads: bool = False
-    # It follows an acknowledged, uncommitted epoch, so files it needs may still be uploading.
+    # The epoch follows an acknowledged, uncommitted one, so files it needs may still be uploading.
     is_ahead: bool = False
     # A task that runs for longer stores a report (`stalled_tasks`); None: no limit.
     stalled_ms: int | None = None
 
     def event_time(self, uid: str, subtask: int, parallelism: int, max_parallelism: int | None) -> int:
-        """The event time of an operator's subtask; `max_parallelism` of keyed operators only."""
+        """The event time of an operator's subtask; `max_parallelism` is set only for keyed operators."""
         watermark, times = self.watermarks.get(uid, MIN_WATERMARK), self.event_times.get(uid)
         return max(watermark, restored_event_time(times, subtask, parallelism, max_parallelism)) if times else watermark
 
     def encode(self) -> str:
-        """Encodes it as text: a line of JSON for all tasks, then the parts of the subtasks, one after another."""
+        """Encodes it as a string: a line of JSON for all tasks, then the parts of the subtasks, one after another."""
         parts = [json.dumps(part, separators=(",", ":")) if part else "" for part in _parts(self)]
         head = {name: value for name, value in vars(self).items() if name != "reads"}
         for kind in _ACCOUNTS:

@@ -1,4 +1,4 @@
-"""Reports where long-running tasks are, so that a hanging function can be located.
+"""Reports the position of long-running tasks, so that a hanging function can be located.
 
 A task cannot be inspected from outside, and a cancelled one leaves no trace. So each process that runs tasks has a
 thread that checks for tasks over their time limit (`EpochSpec.stalled_ms`). It stores their position (operator,
@@ -67,7 +67,7 @@ class TaskWatch:
         self._now_s = now_s
         self._changed = threading.Condition()
         self._watched: dict[object, tuple[float, int, Callable[[FrameType], None]]] = {}
-        self._awake_at_s: float | None = None  # when the thread checks next; None: when notified
+        self._awake_at_s: float | None = None  # time of the thread's next check; None: when notified
         self._thread: threading.Thread | None = None
 
     @contextmanager
@@ -76,7 +76,7 @@ class TaskWatch:
         token, due_s = object(), self._now_s() + stalled_ms / 1000
         with self._changed:
             self._watched[token] = due_s, threading.get_ident(), report
-            if self._thread is None or not self._thread.is_alive():  # a forked process has none
+            if self._thread is None or not self._thread.is_alive():  # a forked process does not have the thread
                 self._awake_at_s = due_s
                 self._thread = threading.Thread(target=self._watch, name="millstream-task-watch", daemon=True)
                 self._thread.start()
@@ -104,7 +104,7 @@ class TaskWatch:
                 if thread in frames:
                     try:
                         report(frames[thread])
-                    except Exception as error:  # the store may be unavailable, and the task may finish any moment
+                    except Exception as error:  # the store may be unavailable, and the task may finish at any time
                         _LOG.warning("a task exceeds its time limit, and its position cannot be stored: %s", error)
 
 

@@ -3,8 +3,8 @@
 If the store has a local tier, a task first adopts unsent files of processes of the same machine that died. At its end
 it waits for all uploads of this process, unless the epoch defers them to the committer (`EpochSpec.deferred_uploads`):
 uploads then continue during the next task. If the epoch follows an uncommitted one (`EpochSpec.is_ahead`), a missing
-file is waited for, since another machine may still be sending it. Files named by a manifest are in the store: one that
-is missing there is lost, and this is an error.
+file is waited for, since another machine may still be sending it. Files named by a manifest are in the store: a missing
+one is lost, which is an error.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["StoreUse"]
 
 
 class StoreUse:
-    """One task's use of `store`, from now on."""
+    """Tracks one task's use of `store`, from its creation on."""
 
     def __init__(self, store: Store, *, deferred_uploads: bool = False, is_ahead: bool = False) -> None:
         self._store, self._deferred_uploads = store, deferred_uploads

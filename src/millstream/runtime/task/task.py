@@ -11,9 +11,9 @@ In order:
 `run_epoch` defines the steps of the operators and their order; this module is the `Traffic` around them.
 
 If user code fails, the task sends the failure instead of its barriers, so nothing of the epoch can be committed. It
-does the same with an error of the engine outside an operator (the store rejects a write). If such an error were raised,
-Spark would retry the task at once, and its kind, which decides the driver's next step, would be buried in Spark's own
-message. A task never writes a file that another attempt of it could overwrite.
+does the same with an error of the engine outside an operator (the store rejects a write). If that error were raised,
+Spark would retry the task at once, and its type, which determines the driver's next step, would be buried in Spark's
+own message. A task never writes a file that another attempt of it could overwrite.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _failure_of(error: MillstreamError, plan: Plan, stage: int) -> UserFailureEr
 def _sent_failure(
     failure: UserFailureError, plan: Plan, stage: int, rows: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    for _ in rows:  # drained, so that Spark's writer does not find the pipe closed
+    for _ in rows:  # drained, so that Spark's writer does not fail on a closed pipe
         pass
     outbox = Outbox(_next_width(plan, stage), failure.report.subtask, 0)
     yield seal(list(outbox.failures(failure.report.encode())))
@@ -159,8 +159,8 @@ class _Task:
         return partial(self._outbox.send, channel, router, operator.call)
 
     def _call_of_edge(self, channel: Channel, operator: Operator) -> UserCall:
-        """The call that names errors of an edge. Keys and partitions are computed by the sender, but belong to the
-        target operator and to the line that defined the key."""
+        """The call to which errors of an edge are attributed. Keys and partitions are computed by the sender, but
+        belong to the target operator and to the line that defined the key."""
         if channel.edge.site is None:
             return operator.call
         target = next(node for node in self._subtask.plan.nodes() if node.id == channel.target)
@@ -215,12 +215,12 @@ class _Task:
     # --- output -------------------------------------------------------------------------------------------------
 
     def departures(self) -> Iterator[pa.RecordBatch]:
-        """The full blocks, each as a row of its own."""
+        """The full blocks, one per row."""
         for envelope in self._outbox.ready():
             yield seal([envelope])
 
     def end(self, watermarks: Mapping[int, int]) -> Iterator[pa.RecordBatch]:
-        """Sends the remaining blocks, the barriers, and the acknowledgements: its own and those it relays."""
+        """Sends the remaining blocks, the barriers, and the acknowledgements (its own and the relayed ones)."""
         self._complete(self.acknowledgement, watermarks)
         self._outbox.flush()
         yield from self.departures()
@@ -237,7 +237,7 @@ class _Task:
                 event_time = operator.time.watermark if watermark == IDLE_WATERMARK else watermark
                 acknowledgement.event_times[operator.uid] = event_time
         if self._spec.final:
-            self._close()  # before metrics and output are collected, so that those of close() are included
+            self._close()  # before metrics and output are collected, so that they include those of close()
         acknowledgement.times = {
             **self._store_use.end(),
             "took_ns": time.perf_counter_ns() - self._started_ns,

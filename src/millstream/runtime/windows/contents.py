@@ -1,4 +1,4 @@
-"""Contents of a window until it fires: one current value, or all its records.
+"""Contents of a window until it fires: a single folded value, or all its records.
 
     Folded    reduced or aggregated as records arrive: one row per window
     Listed    all records: a row each, appended and never rewritten
@@ -40,7 +40,7 @@ class Contents:
         raise NotImplementedError
 
     def fire(self, window: Any, call: Fire, retained: bool) -> None:
-        """Call the window function with the contents, if there are any; `retained`: the window keeps them."""
+        """Call the window function with the contents unless empty; `retained`: the window keeps them."""
         raise NotImplementedError
 
     def clear(self) -> None:
@@ -52,7 +52,7 @@ class Contents:
         raise NotImplementedError
 
     def prepare(self, places: list[Place]) -> None:
-        """Read the contents of these windows at once; they are about to fire."""
+        """Read the contents of these windows, which are about to fire, in one lookup."""
 
 
 class Fold:
@@ -63,7 +63,7 @@ class Fold:
         # Built-in aggregates order first and last records by event time.
         self._add_at: Callable[[Any, int | None, Any], Any] | None = getattr(operation.aggregate, "add_at", None)
         function = operation.reduce
-        # A callable with `reduce` is a reduce function only if it has `open`, too: numpy's ufuncs have `reduce`.
+        # A callable with `reduce` is a reduce function only if it also has `open`: numpy's ufuncs have `reduce`.
         self._reduce: Callable[[Any, Any], Any] = function.reduce if hasattr(function, "open") else function
 
     def add(self, before: Any, value: Any, timestamp: int | None) -> Any:
@@ -94,7 +94,7 @@ class Fold:
         return folded
 
     def merge(self, a: Any, b: Any) -> Any:
-        """The merged value of two."""
+        """Merge two values."""
         if self._aggregate is None:
             return self._checked(self._reduce(a, b), "the reduce function")
         return self._checked(self._aggregate.merge(a, b), "merge() of the aggregate function")
@@ -200,7 +200,7 @@ class Evicted(Listed):
 
 
 def _pair(type_info: TypeInformation | None) -> TypeInformation:
-    """The type of a record with its time."""
+    """The type of a (record, time) pair."""
     if type_info is None or not is_typed(type_info):
         return Types.PICKLED_BYTE_ARRAY()
     return Types.TUPLE([type_info, Types.LONG()])
@@ -211,7 +211,7 @@ def _state(store: WindowStore, kind: type[StateHandle], type_info: Any) -> Any:
 
 
 def contents_of(store: WindowStore, operation: Window, context: Any) -> Contents:
-    """The contents that an operation requires. `context` is the evictor's."""
+    """Create the contents that an operation requires. `context` is passed to the evictor."""
     if operation.evictor is not None:
         return Evicted(store, operation, context)
     if operation.reduce is not None or operation.aggregate is not None:

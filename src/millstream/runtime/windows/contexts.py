@@ -1,7 +1,7 @@
-"""Contexts that assigners, triggers, evictors and window functions get from their operator.
+"""Contexts that operators pass to assigners, triggers, evictors and window functions.
 
-Each is one object per operator and refers to the operator's current key, window and time. They have the methods of
-PyFlink's context classes (Flink's, for evictors).
+There is one object of each per operator; it refers to the operator's current key, window and time. Contexts have the
+methods of PyFlink's context classes (Flink's for evictors).
 """
 
 from __future__ import annotations

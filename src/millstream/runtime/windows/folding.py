@@ -1,13 +1,12 @@
 """Windows with fixed bounds and one value each: folds the records of each window together.
 
 For a tumbling, sliding or cumulative window whose trigger fires at the window's end, every record is handled alike: it
-is folded into the window's value. So there is no per-record work but the user's function. The windows of all records
-are computed at once, records are sorted by key and window, and each window's value is read once, folded with its
-records, and written back.
+is folded into the window's value. So only the user's function runs per record. The windows of all records are computed
+at once, records are sorted by key and window, and each window's value is read once, folded with its records, and
+written back.
 
-A stored window is a row (key, number of the window) → value, due when it fires; a window that has fired and can still
-change by late records is due when it expires. Windows are read when records arrive for them and when they are due, not
-because they are open.
+A stored window is a row (key, number of the window) → value, due when it fires; a window that has fired but may still
+receive late records is due when it expires. Windows are read only when records arrive for them and when they are due.
 
 Results equal those of the general operator (`operator`, which applies Flink's rules one window at a time): a late
 record within the allowed lateness fires its window at once; one beyond it is dropped and counted, or goes to the side
@@ -56,7 +55,7 @@ _PIECE_PAIRS = 262_144
 _SPAN_MAX = 1 << 32
 
 _Place = tuple[int, int]
-"""The number of a key in the visit, and the number of a window."""
+"""A key's index in the visit, and a window number."""
 
 
 class FoldingWindowOperator(WindowFunctions):
@@ -97,7 +96,7 @@ class FoldingWindowOperator(WindowFunctions):
     # --- time -------------------------------------------------------------------------------------------------------
 
     def _late_through(self) -> int:
-        """Records before this time are late. In processing time and in BATCH none is."""
+        """Records before this time are late. In processing time and in BATCH no record is late."""
         is_late_possible = self._panes.is_event_time and not self._is_batch
         return self.time.watermark if is_late_possible else MIN_WATERMARK
 
@@ -138,7 +137,7 @@ class FoldingWindowOperator(WindowFunctions):
         return records.timestamps
 
     def _windows_of(self, times: Int64s) -> tuple[Int64s, Int64s]:
-        """Every record with each of its windows: the record's row, and the window's number."""
+        """The (record, window) pairs: the record's row and the window's number."""
         panes = self._panes.pane_of(times)
         first = self._panes.first_window(panes)
         if self._panes.is_tumbling:
@@ -165,14 +164,14 @@ class FoldingWindowOperator(WindowFunctions):
         self._fold_in(piece, rows[order], bounds, places, self._panes.fired_through(now))
 
     def _handle_late(self, piece: Batch, times: Int64s, placed: Int64s, now: int) -> None:
-        """Drop or emit as late the records without a window that arrived too late. `placed`: the rows with a window."""
+        """Drop late records without a window, or emit them as late. `placed`: the rows with a window."""
         late = times + self._panes.lateness_ms <= now
         late[placed] = False
         for row in np.flatnonzero(late).tolist():
             self.emit_late(piece.slice(row, 1).values()[0], int(times[row]), self._out, self._stamps)
 
     def _read_values(self, keys: KeyColumn, places: list[_Place]) -> None:
-        """Read the values of windows that this visit has not read yet."""
+        """Read the values of windows not yet read in this visit."""
         new = [place for place in places if place not in self._values]
         if not new or self._table.view.is_empty:
             return
@@ -235,7 +234,7 @@ class FoldingWindowOperator(WindowFunctions):
         return reached
 
     def _close_due(self, before: int | None) -> None:
-        """Fire the due windows, and delete those that nothing can change any more."""
+        """Fire the due windows, and delete those that can no longer change."""
         started = time.perf_counter_ns()
         with self.call.running("state"):
             self._table.settle()
@@ -319,7 +318,7 @@ class FoldingWindowOperator(WindowFunctions):
             yield from self._parts(out, stamps)
 
     def write_states(self) -> SubtaskAccount:
-        # Readers of the store, and a program with changed windows, must know which window a number means.
+        # Readers of the store, and programs with changed windows, must know which window a number identifies.
         by_clock = not self._panes.is_event_time
         account = replace(super().write_states(), windows_ms=self._panes.lengths_ms, by_clock=by_clock)
         if self._panes.is_event_time or self._is_batch:

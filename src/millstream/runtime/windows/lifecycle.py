@@ -1,4 +1,5 @@
-"""The life of a window: it takes records, merges, fires when its trigger says so, and is deleted at its cleanup time.
+"""The life cycle of a window: it receives records, merges, fires when its trigger fires, and is deleted at its cleanup
+time.
 
     record ──► take ──► trigger.on_element ──► fire? purge?      and a timer is set for its cleanup time
     timer  ──► on_timer ──► trigger.on_…_time ──► fire? purge?   and at the cleanup time it is always cleared
@@ -6,7 +7,7 @@
 These are Flink's rules, one window at a time; the operator decides which keys and windows are handled, and when.
 
 A firing window passes its contents to the window function; results have the window's last millisecond as timestamp. In
-BATCH (`set_final_only`) a window with an end holds back its last results, as state of its place, and emits them when
+BATCH (`set_final_only`) a window with an end holds back its latest results, as state of its place, and emits them when
 it is deleted.
 """
 
@@ -36,8 +37,8 @@ _FINAL_RESULTS = OwnState("window results", Types.PICKLED_BYTE_ARRAY())
 
 
 class WindowTimes:
-    """Cleanup times of windows. That of an event-time window is its end plus the allowed lateness; of any other, its
-    end. A window without an end is never deleted: its trigger has to purge it."""
+    """Cleanup times of windows. An event-time window is cleaned up at its end plus the allowed lateness, any other
+    window at its end. A window without an end is never deleted: its trigger has to purge it."""
 
     def __init__(self, is_event_time: bool, lateness_ms: int, service: TaskTimerService) -> None:
         self.is_event_time = is_event_time
@@ -93,7 +94,7 @@ class WindowFirings:
         self._final = self._store.state_of_place(_FINAL_RESULTS.name, ValueHandle, _FINAL_RESULTS)
 
     def fire(self, key: Any, window: Any, place: Place, contents: Contents, retained: bool) -> None:
-        """Pass the contents, if there are any, to the window function; `retained`: the window keeps them."""
+        """Pass the contents to the window function unless empty; `retained`: the window keeps them."""
         start, end, is_called = len(self.results), window.max_timestamp(), False
 
         def call(value: Any) -> None:
@@ -123,7 +124,7 @@ class WindowFirings:
             self._final.update(results)
 
     def close(self, window: Any) -> None:
-        """Emit what the current window held back; it is being deleted."""
+        """Emit the results held back by the current window, which is being deleted."""
         if self._final is not None:
             results = self._final.value() or ()
             self._final.clear()
@@ -159,7 +160,7 @@ class WindowLife:
         self.merged = MergedWindows(store, operation.assigner, self.tokens) if merges else None
         self._trigger_context = TriggerContext(time, context.metrics, store)
         self.firings = WindowFirings(store, function, FunctionContext(time, store, of_key, merges))
-        # Windows whose trigger has seen a record in this epoch, and would do the same for the next.
+        # Windows whose trigger has seen a record in this epoch and would treat the next one alike.
         self._waiting: set[Place] = set()
 
     def begin(self) -> None:
@@ -203,8 +204,8 @@ class WindowLife:
         return True
 
     def _merge_window(self, merged: MergedWindows, key: Any, token: bytes) -> tuple[Place, Place, Any]:
-        """Merge a record's window with those of its key; returns the place of the result, that of its contents, and the
-        window."""
+        """Merge a record's window with the other windows of its key; returns the place of the result, the place of its
+        contents, and the window."""
         result, mergers = merged.add(token)
         for merger in mergers:
             self._merge(key, merger)

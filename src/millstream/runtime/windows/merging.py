@@ -1,10 +1,10 @@
 """Merging windows of a key, such as sessions, and where each stores its contents.
 
-Contents are not moved when a window grows: the merged window keeps them where one of its parts had them, its *state
-window*. So a session extended by every record rewrites nothing; only when two sessions with contents merge are those of
-the second moved to the first. The mapping from window to state window is state of the key.
+Contents are not moved when a window grows: the merged window keeps them under one of its parts, its *state window*. So
+a session extended by every record rewrites nothing; only when two sessions with contents merge, the contents of the
+second are moved to the first. The mapping from window to state window is state of the key.
 
-Invariant: no two windows of the mapping share a state window, and no two are windows that the assigner would merge.
+Invariant: no two windows of the mapping share a state window, and the assigner would not merge any two of them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["MergedWindows", "Merger"]
 
 @dataclass(frozen=True)
 class Merger:
-    """A merge of windows with contents: `parts` became `result`. Its contents are those of `state_window`; those of
+    """A merge of windows with contents: `parts` became `result`. Its contents are under `state_window`; the contents of
     `state_parts` have yet to be merged into them. All are tokens."""
 
     result: bytes
@@ -67,7 +67,7 @@ class MergedWindows:
         self._mapping: _TokenMap = store.state_of_key(MERGING_WINDOWS, _TokenMap, descriptor)
 
     def load(self, keys: Iterable[Any]) -> None:
-        """Read the windows of these keys at once."""
+        """Read the windows of these keys in one lookup."""
         self._mapping.load(keys)
 
     def state_window(self, token: bytes) -> bytes | None:
@@ -80,7 +80,7 @@ class MergedWindows:
         return list(self._mapping.items())
 
     def add(self, token: bytes) -> tuple[bytes, list[Merger]]:
-        """Add a record's window: the window it ends up in, and the merges that formed it."""
+        """Add a record's window; returns the resulting window, and the merges that formed it."""
         if self._mapping.contains(token):
             return token, []
         window, callback = self._tokens.window(token), _MergeCallback()

@@ -3,15 +3,15 @@
 For every record, in arrival order per key:
 
 1. the assigner returns its windows;
-2. each of them that has not expired takes it (`lifecycle`), and may fire;
+2. each unexpired window receives it (`lifecycle`), and may fire;
 3. a late record without a window goes to the side output for late records, or is counted as dropped.
 
 When event time (or the clock) reaches timers of windows, they are handled in time order. Within an epoch the watermark
-is that at its start, so a late record is late in every repetition. Results of a window have its last millisecond as
-timestamp. Store reads for records and timers are batched.
+stays at its initial value, so a late record is late in every repetition. Results of a window have its last millisecond
+as timestamp. Store reads for records and timers are batched.
 
-A processing-time window ends after its last millisecond: timers of the clock fire when it has passed them, so that
-records of an epoch never find their window just closed.
+A processing-time window ends after its last millisecond: processing-time timers fire when the clock has passed them, so
+that the window of an epoch's records is never already closed.
 
 In BATCH nothing is late: event time does not advance until the input has ended, and then reaches its end at once.
 """
@@ -43,7 +43,7 @@ __all__ = ["WindowOperator"]
 Assigned: TypeAlias = list[tuple[Any, Place]]
 """The windows of one record, each with its place."""
 
-# Windows fire in batches of about this many results, so that downstream operators get batches, too.
+# Windows fire in batches of about this many results, so that downstream operators receive batches, too.
 _FIRED_RECORDS_MAX = 16_384
 _ANNOUNCED_PLACES_MAX = 16_384
 
@@ -89,7 +89,7 @@ class WindowOperator(WindowFunctions):
     # --- records --------------------------------------------------------------------------------------------------
 
     def take(self, batch: Batch) -> None:
-        """Process a whole batch: keys alone do not determine what it reads, so visits to keys do not help."""
+        """Process a whole batch. Keys alone do not determine which state it reads, so visits to keys do not help."""
         started = time.perf_counter_ns()
         self.records_in += len(batch)
         values, keys, stamps = self.records(batch), self.keying.values(batch), self._timestamps(batch)
@@ -114,7 +114,7 @@ class WindowOperator(WindowFunctions):
         return [None] * len(batch)
 
     def _assigned(self, keys: list[Any], stamps: list[int | None], values: list[Any]) -> list[Assigned]:
-        """The unexpired windows of every record; of merging windows, all."""
+        """The unexpired windows of every record; for merging windows, all windows."""
         assign, context, scope = self._operation.assigner.assign_windows, self._assigner_context, self.store.keys
         token, is_expired = self.tokens.token, self._windows.times.is_expired
         remaining = iter(values)
@@ -142,7 +142,7 @@ class WindowOperator(WindowFunctions):
         places = {place: window for pairs in assigned for window, place in pairs}
         self.store.prefetch((), places)
         if self._fires_by_time:
-            # Open windows fire when their time comes, not on a record; a record fires only late windows.
+            # Open windows fire at their time, not on a record; a record fires only late windows.
             now = self.time.watermark
             self._windows.contents.prepare([place for place, window in places.items() if window.max_timestamp() <= now])
         else:
@@ -198,7 +198,7 @@ class WindowOperator(WindowFunctions):
         self._hand_on_results()
 
     def _prefetch_timers(self, timers_due: list[tuple[int, Place]], prefetched: set[Place], place: Place) -> None:
-        """Prefetch the contents of the next windows: that of `place`, and those due soon after."""
+        """Prefetch the contents of the next windows: the window of `place`, and windows due soon after."""
         start = len(prefetched)
         places = list(
             dict.fromkeys([place, *(other for _, other in timers_due[start : start + _ANNOUNCED_PLACES_MAX])])

@@ -2,7 +2,7 @@
 
 In an epoch:
 
-1. partials are gathered; those too late for every window are dropped and counted;
+1. partials are gathered; partials too late for every window are dropped and counted;
 2. when the input is complete and time has moved from `before` to `now`, the stored panes that end in between are read,
    and merged with the gathered ones; so are the panes of keys with late records, and the other panes that received
    records. The last are looked up if they are few, else scanned by their end times: a search costs as much as reading
@@ -15,7 +15,7 @@ A pane is written once per epoch in which it receives records, whatever the numb
 created and expired within an epoch are never written, and expiry costs nothing (`pane_table`).
 
 Time is event time, or the clock. In processing time a window ends when the clock has passed its last millisecond, and
-nothing is late. In BATCH there is one time, the end: every window fires once, and no record is late.
+nothing is late. In BATCH the only time is the end of input: every window fires once, and no record is late.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _NO_TIME = (MAX_WATERMARK, -MAX_WATERMARK)
 
 
 class PaneOperator(KeyedOperator):
-    """Windows of ready aggregates, vectorised."""
+    """Windows of built-in aggregates, vectorised."""
 
     def __init__(self, setting: OperatorSetting) -> None:
         super().__init__(setting)
@@ -177,8 +177,8 @@ class PaneOperator(KeyedOperator):
             self._next_end = int(rows.panes[needed].min()) + self._windows.pane_ms
 
     def _merged(self, fresh: PaneRows | None, closing: WindowRange) -> tuple[PaneRows | None, Bools, Bools | None]:
-        """All panes this epoch needs, one row each; masks of those that received records, and late ones (None: no late
-        ones)."""
+        """All panes this epoch needs, one row each; masks of the panes that received records, and of those with late
+        records (None: no late records)."""
         windows = self._windows
         ending = _NO_TIME
         if closing:
@@ -201,8 +201,8 @@ class PaneOperator(KeyedOperator):
         return merged, changed, got_late if late.any() else None
 
     def _stored_panes(self, fresh: PaneRows, late: Bools, ending: tuple[int, int]) -> list[PaneRows]:
-        """The stored panes that end in this time, and those that received records: all panes of keys with late records,
-        the same panes of others."""
+        """The stored panes that end in this time range, and those that received records: all panes of keys with late
+        records, only the same panes of other keys."""
         ends = fresh.panes + self._windows.pane_ms
         outside = (ends <= ending[0]) | (ends > ending[1])
         scanned_ms = ending
@@ -260,7 +260,7 @@ class PaneOperator(KeyedOperator):
         return account if wake_ms is None else account.waking_at(wake_ms)
 
     def _next_firing(self, now_ms: int) -> int | None:
-        """When the next processing-time window with a pane ends."""
+        """The end of the next processing-time window that has a pane."""
         fired_through = self._windows.fired_through(now_ms)
         # A pane that ends before the next window starts is not needed any more.
         stored = self._panes.earliest_end(self._windows.starts(fired_through + 1))
@@ -272,7 +272,7 @@ class PaneOperator(KeyedOperator):
 
 
 def _of_keys_with(rows: PaneRows, is_marked: Bools) -> Bools:
-    """Mask of the rows whose key has a marked row."""
+    """Mask of the rows with a key that has a marked row."""
     keys = groups_of(rows.keys.array)
     key_is_marked = np.zeros(keys.count, dtype=np.bool_)
     key_is_marked[keys.codes[is_marked]] = True

@@ -1,11 +1,11 @@
 """Stored panes: rows (key, start of the pane) → accumulators, due at their end; they expire with the last window that
 needs them.
 
-Time here is the windows' time: event time, or the clock. A pane that no window needs any more is never read again:
+Time is the windows' time: event time or processing time. A pane that no window needs any more is never read again:
 compaction drops it, and a segment that holds only such panes is no longer referenced. Nothing is written to remove
 them, so closing a million windows writes nothing.
 
-Invariant: within an epoch reads see the table as before it; changes are applied once, at the end.
+Invariant: within an epoch, reads see the table as of the epoch's start; changes are applied once, at its end.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class PaneTable(StateTable):
         return [(min(c.due_min_ms for c in chunks), max(c.due_max_ms for c in chunks)) for chunks in segments]
 
     def _is_needed(self, latest_end_ms: int) -> bool:
-        """Whether a pane with this end, and so any later one, is still needed."""
+        """Whether a pane with this end (and so any later pane) is still needed."""
         return int(self._windows.expiry_ms(np.array([latest_end_ms - self._windows.pane_ms]))[0]) > self.time_ms
 
 
@@ -85,7 +85,7 @@ class PaneHandle(StateHandle):
         rows = PaneRows.concat(pieces)
         if len(pieces) == 1:
             return rows
-        # The end of a pane follows from its start, so all versions of a pane are here: the last counts.
+        # The start of a pane determines its end, so all versions of a pane are in this range: the last counts.
         groups = groups_of_pairs(rows.keys.array, pa.array(rows.panes))
         if groups.count == len(rows):
             return rows
@@ -104,8 +104,8 @@ class PaneHandle(StateHandle):
         return self._rows(KeyColumn(rows.column("hash").to_numpy(), rows.column("key")), rows)
 
     def of_pairs(self, keys: KeyColumn, panes: Int64s) -> PaneRows:
-        """The stored ones of these panes."""
-        # Panes that start in this epoch lie beyond all stored ones and need no search.
+        """The panes among these that are stored."""
+        # Panes that start in this epoch are later than all stored panes and need no search.
         stored = self.table.ends()
         earliest = min((first for first, _ in stored), default=NEVER_MS) - self._windows.pane_ms
         latest = max((last for _, last in stored), default=-NEVER_MS) - self._windows.pane_ms
@@ -123,7 +123,7 @@ class PaneHandle(StateHandle):
     def put(self, rows: PaneRows, at: Int64s) -> None:
         """Store the panes at these positions of the rows."""
         hashes = (rows.keys if len(at) == len(rows) else rows.keys.take(at)).hashes
-        # Sort in segment order first, so that rows are moved once.
+        # Sort in segment order first, so that rows are copied only once.
         order = ascending(orders_of(hashes, self.table.layout.max_parallelism))
         rows = rows.take(at[order])
         self.table.changes.put(

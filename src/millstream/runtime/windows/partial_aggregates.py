@@ -1,15 +1,15 @@
-"""Partial columnar aggregation, before the exchange: records become partials by key and pane.
+"""Partial columnar aggregation, upstream of the exchange: aggregates records to partials by key and pane.
 
-`PartialsOperator` gathers and sends partials of any aggregation; aggregates without windows have one pane.
+`PartialsOperator` gathers and sends partials of any aggregation; aggregates without windows have a single pane.
 
 A hot key is then a few rows per task and epoch, however many records it has, and does not overload the task that owns
 it. Partials are gathered until the epoch's input is complete, or until there are many. If grouping a batch hardly
-reduces it, because almost every record has its own key, its records are collected as partials of one and grouped in
-larger chunks: an exchange costs more than grouping does. If that hardly reduces them either, they are sent as they are.
-Where arrival order matters (`first`, `last`, lists), rows collected in one way are sent before records switch to the
-other.
+reduces it, because almost every record has its own key, its records are collected as single-record partials and grouped
+in larger chunks: an exchange costs more than grouping does. If that hardly reduces them either, they are sent
+ungrouped. Where arrival order matters (`first`, `last`, lists), rows collected in one way are sent before records
+switch to the other.
 
-The operator has no state between epochs. Lateness is decided after the exchange.
+The operator has no state between epochs. Lateness is determined downstream of the exchange.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = ["AggregateInput", "PartialAggregateOperator", "PartialsOperator"]
 _GATHERED_ROWS_MAX = 1 << 17
 # Grouping pays if it leaves at most this fraction of the rows.
 _WORTHWHILE = 0.5
-# After a batch (or a large chunk) that was not worth grouping, this many are not tried.
+# After a batch (or a large chunk) that was not worth grouping, grouping is not tried for this many.
 _SKIPPED_AFTER_MISS = 7
 _CHUNK_BYTES = 96 << 20
 _BATCH_ROWS_MAX = 65_536
@@ -207,7 +207,7 @@ class PartialAggregateOperator(PartialsOperator):
         panes = self._windows.pane_of(times)
         stamps = batch.timestamps
         if self._windows.has_gaps:
-            # Times between windows that do not touch belong to no window.
+            # Times in gaps between windows do not belong to any window.
             in_windows = np.flatnonzero(self._windows.first_window(panes) <= self._windows.last_window(panes))
             rows = pa.array(in_windows)
             columns, keys, panes = columns.take(rows), keys.take(rows), panes[in_windows]

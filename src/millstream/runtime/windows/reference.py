@@ -5,8 +5,8 @@ windows are found by scanning all windows of the key. Firing, dropping and clean
 documentation, record by record. Assigners, triggers and evictors are the program's: they are pure, and have tests of
 their own.
 
-The input is a list of epochs; within one the watermark stays where the previous one left it. Timers of the clock fire
-when it has passed them.
+The input is a list of epochs; within an epoch the watermark stays at its value at the end of the previous epoch.
+Processing-time timers fire when the clock has passed them.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class WindowReference:
             self.late.append(value)
 
     def _merged(self, key: Any, window: Any) -> Any:
-        """The window that covers `window` and all of the key that intersect it, transitively."""
+        """The window that covers `window` and all windows of the key that intersect it, transitively."""
         parts: list[Any] = []
         while True:
             others = (other for k, other in self._contents if k == key and other not in parts)
@@ -141,7 +141,7 @@ class WindowReference:
             self._timers.discard(timer)
             _, time, key, window = timer
             if (key, window) not in self._contents:
-                continue  # of a window that was deleted or merged into another
+                continue  # a timer of a window that was deleted or merged into another
             context = _Context(self, key, window)
             on_time = self.trigger.on_event_time if domain == "event" else self.trigger.on_processing_time
             self._apply_trigger_result(on_time(time, window, context), key, window)

@@ -1,8 +1,8 @@
 """Shared by all window operators: the user's functions with their states, and late records.
 
-A window node has up to three functions: one that folds records into a window's value, the window function, and the
-assigner. The window function may have state of the window and of its key (`window_store`), which is opened and written
-with the operator's own.
+A window node has up to three functions: a function that folds records into a window's value, the window function, and
+the assigner. The window function may have state of the window and of its key (`window_store`), which is opened and
+written with the operator's own.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class WindowFunctions(KeyedOperator, ProcessOperator):
         return getattr(self._operation.function, "_wrapped_function", None)
 
     def user_functions(self) -> Iterable[Any]:
-        """The window function, and the one that folds records."""
+        """The window function and the function that folds records."""
         return (self.user_function(), self._operation.reduce, self._operation.aggregate)
 
     def open_states(self, accounts: Mapping[int, SubtaskAccount]) -> None:

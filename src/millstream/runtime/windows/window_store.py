@@ -1,8 +1,8 @@
 """States of one window operator in one subtask: of its keys and of its places, and timers of its places.
 
-States are requested by descriptor at any time: a trigger requests them while an epoch runs. There are two scopes. At a
-*key* are states of functions independent of windows, counts of assigners, and the key's merged windows. At a *place* (a
-key and a window) are contents, states of triggers, and per-window state of functions. Names have a prefix for their
+States are requested by descriptor at any time: a trigger requests them while an epoch runs. There are two scopes. A
+*key* has states of functions independent of windows, counts of assigners, and the key's merged windows. A *place* (a
+key and a window) has contents, states of triggers, and per-window state of functions. A prefix identifies the
 requester, so that a trigger's `count` differs from a function's.
 
 All tables are in the store of the operator's backend, which opens and writes them. They are not part of visits: a
@@ -54,7 +54,7 @@ class WindowStore:
         return handle
 
     def prefetch(self, keys: Iterable[Any], places: Iterable[Any]) -> None:
-        """Read single values of all these keys and places at once."""
+        """Read single values of all these keys and places in one lookup."""
         keys, places = list(keys), list(places)
         for handle in self._of_keys.values():
             handle.prefetch(keys)
@@ -67,8 +67,8 @@ class WindowStore:
         self.places.leave()
 
     def wake_ms(self, now_ms: int) -> int | None:
-        """When the next timer of the clock fires, if there is one: when its millisecond has passed. Timers of the
-        current millisecond remain."""
+        """When the next processing-time timer fires, if any: after its millisecond has passed. Timers of the current
+        millisecond remain."""
         earliest_ms = self.processing_timers.earliest(after=now_ms - 1)
         return None if earliest_ms is None else earliest_ms + 1
 
@@ -88,7 +88,7 @@ class PartyStates(StateGetters):
     def __init__(self, store: WindowStore, party: str, of_places: bool) -> None:
         self._party = party
         self._state = store.state_of_place if of_places else store.state_of_key
-        # By identity: comparing descriptors would dominate a trigger's cost per record.
+        # Keyed by identity: comparing descriptors would dominate a trigger's cost per record.
         self._states: dict[int, tuple[Any, Any]] = {}
 
     def state(self, descriptor: Any, kind: type[StateHandle] | None = None) -> Any:

@@ -1,12 +1,12 @@
 """The canonical form of keys without a declared type, which defines which Python values are one key.
 
-The rule is that of `key_columns`. So 1, True, 1.0 and Decimal("1.0") are one key, and (1, "a") and (True, "a") are one
-key. `simplify` brings a value to a form in which equal means same:
+It follows the rule of `key_columns`: 1, True, 1.0 and Decimal("1.0") are one key, and (1, "a") and (True, "a") are one
+key. `simplify` converts a value to a form in which equal values are the same key:
 
     None                                itself; hashes to the seed
     int, bool, integral float, Decimal  an int: hashed as int64; beyond 64 bits as Spark hashes a decimal(38,0)
     other float, Decimal equal to one   a float: hashed as double; every NaN is one key
-    other Decimal                       a Decimal without trailing zeros: hashed as its text
+    other Decimal                       a Decimal without trailing zeros: hashed as a string
     str, bytes                          themselves, hashed as string and binary
     date, time, timedelta               themselves, hashed as Spark's date, time and day-time interval
     datetime                            itself if naive, else the instant; hashed as timestamp
@@ -18,8 +18,8 @@ key. `simplify` brings a value to a form in which equal means same:
 
 `canonical_bytes` encodes that form: two keys have the same bytes exactly when they are one key, in every process and
 every version; `decode` (of `canonical_decoding`) reads them back. Mutable values and values without a stable identity
-are rejected, with an alternative. `canonical_hash` is the slow reference for the hashes that `canonical_columns`
-computes in columns.
+are rejected, with an alternative. `canonical_hash` is the slow reference for `canonical_columns`, which computes the
+hashes vectorised.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ _DECIMAL_DIGITS_MAX = 4_096
 class NamedKey(NamedTuple):
     """A value of a class that is part of its identity: equal only to values of the same class.
 
-    The module is used to import the class again (empty: a class of this project). It is not hashed, so that the routing
-    of a record does not depend on how the program was started.
+    The module is used to import the class again (empty: a class of this project). It is not hashed, so that routing
+    does not depend on how the program was started.
     """
 
     class_name: str
@@ -131,7 +131,7 @@ def _of_date(key: dt.date) -> dt.date:
 
 
 def _of_enum(key: enum.Enum) -> NamedKey:
-    # Members have names, but a combination of flags has none before Python 3.11.
+    # Members have names, but before Python 3.11 a combination of flags has no name.
     values = (key.value if isinstance(key, enum.Flag) else key.name,)
     return NamedKey(type(key).__qualname__, values, type(key).__module__)
 
@@ -162,7 +162,7 @@ _SIMPLIFIERS_BY_TYPE: dict[type, Callable[[Any], Any]] = {
 
 # Tried in this order: an IntEnum is an int, a datetime is a date, and the first match wins.
 _SIMPLIFIERS: tuple[tuple[type | tuple[type, ...], Callable[[Any], Any]], ...] = (
-    (np.timedelta64, lambda key: _refuse(key)),  # numpy treats it as an int, which would equal others without its unit
+    (np.timedelta64, lambda key: _refuse(key)),  # numpy treats it as an int, which ignores its unit
     ((int, np.integer, np.bool_), int),
     ((float, np.floating), lambda key: _of_float(float(key))),
     (str, str.__str__),
@@ -193,7 +193,7 @@ def _refuse(key: Any) -> NoReturn:
 
 
 def _refusal(key: Any) -> ProgramError:
-    """The error for a value that cannot be a key: why, and what to return from the key selector instead."""
+    """The error for a value that cannot be a key: the reason, and what to return from the key selector instead."""
     name = type(key).__qualname__
     for kind, reason, instead in _INSTEAD:
         if isinstance(key, kind):
@@ -213,7 +213,7 @@ def _refusal(key: Any) -> ProgramError:
 
 
 def decimal_text(key: decimal.Decimal) -> bytes:
-    """The text by which a simplified Decimal is hashed and written.
+    """The string form in which a simplified Decimal is hashed and written.
 
     >>> decimal_text(simplify(decimal.Decimal("0.10")))
     b'1E-1'
@@ -223,7 +223,7 @@ def decimal_text(key: decimal.Decimal) -> bytes:
 
 
 def text_bytes(key: str) -> bytes:
-    """A string's UTF-8 form; rejects unpaired surrogates, which have none."""
+    """A string's UTF-8 form; rejects unpaired surrogates, which cannot be encoded."""
     try:
         return key.encode()
     except UnicodeEncodeError as error:
@@ -276,7 +276,7 @@ _BYTES: dict[type, Callable[[Any], bytes]] = {
     dt.date: lambda key: b"d" + struct.pack(">i", key.toordinal() - _EPOCH_ORDINAL),
     dt.datetime: _datetime_bytes,
     dt.time: lambda key: b"h" + struct.pack(">q", micros_of(key)),
-    dt.timedelta: lambda key: b"p" + twos_complement(micros_of(key)),  # may be longer than 64 bits of microseconds
+    dt.timedelta: lambda key: b"p" + twos_complement(micros_of(key)),  # may exceed 64 bits of microseconds
     tuple: functools.partial(_parts_bytes, b"("),
     NamedKey: lambda key: _parts_bytes(b"o", (_full_name(key), *key.values)),
 }

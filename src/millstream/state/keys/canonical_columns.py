@@ -1,8 +1,8 @@
 """Hashes of keys without a declared type, many at once.
 
-`canonical` defines which values are one key and the hash of one key; this module computes the hashes of a batch, in
-columns. Every function takes keys and their seeds and returns their hashes; a batch of one exact type, or of tuples
-with such fields, never runs a Python loop of ours. Invariant, compared by a test on random keys:
+`canonical` defines which values are one key and the hash of one key; this module computes the hashes of a batch,
+vectorised. Every function takes keys and their seeds and returns their hashes; a batch of a single type, or of tuples
+with fields of a single type, never runs a Python loop of ours. Invariant, compared by a test on random keys:
 `hash_canonical(keys)` is `canonical_hash(key)` for each key, independent of the other keys.
 """
 
@@ -107,13 +107,13 @@ def _hash_times(keys: list[dt.time], seeds: Int64s) -> Int64s:
 
 
 def _hash_durations(keys: list[dt.timedelta], seeds: Int64s) -> Int64s:
-    # The longest have more than 64 bits of microseconds; their low bits are hashed.
+    # The longest durations have more than 64 bits of microseconds; their low bits are hashed.
     micros = [micros_of(key) & 0xFFFFFFFFFFFFFFFF for key in keys]
     return xxhash64_column(pa.array(np.array(micros, dtype=np.uint64).view(np.int64)), seeds)
 
 
 def _hash_tuples(keys: list[tuple[Any, ...]], seeds: Int64s) -> Int64s:
-    """Tuples (and rows), one position after the other: the hashes of one are the seeds of the next."""
+    """Tuples (and rows), one position after the other: the hashes of one position are the seeds of the next."""
     lengths = set(map(len, keys))
     if len(lengths) > 1:
         hashes = seeds.copy()

@@ -1,10 +1,9 @@
 """Decodes canonical bytes to keys, as timers and scans pass them to the user's function.
 
-Many values are one key (1, True and 1.0; a Row and a tuple), so decoding returns their representative: the simplest
-of them. Invariant: `canonical_bytes(decode(data)) == data`. Frozen dataclasses and enums are stored with the name of
-their class. `of_class` converts them: a task restores them (`runtime.exchange.key_classes`), which imports the class
-and so runs code; all other callers get a `ClassKey`, which runs none. Bytes that `canonical_bytes` did not write are
-rejected.
+Many values are one key (1, True and 1.0; a Row and a tuple), so decoding returns the simplest of them. Invariant:
+`canonical_bytes(decode(data)) == data`. Frozen dataclasses and enums are stored with the name of their class.
+`of_class` converts them: a task restores them (`runtime.exchange.key_classes`), which imports the class and so runs
+code; all other callers get a `ClassKey`, without running code. Bytes that `canonical_bytes` did not write are rejected.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ __all__ = ["ClassKey", "OfClass", "decode"]
 _EPOCH = dt.datetime(1970, 1, 1)
 _EPOCH_ORDINAL = _EPOCH.toordinal()
 _UNEQUAL: dict[tuple[Any, bytes], Any] = {}
-"""Keys that contain NaN and do not equal others of the same parts, by `of_class` and bytes."""
+"""Keys that contain NaN and differ from others with the same parts, by `of_class` and bytes."""
 _NAN_MARKS = (struct.pack(">d", math.nan)[:2], b"NaN")
-"""A part of every stored key that contains NaN: the float's first bytes, or a Decimal's text."""
+"""A byte sequence in every stored key that contains NaN: the float's first bytes, or a Decimal's string."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ class ClassKey:
 
 
 OfClass: TypeAlias = Callable[[str, tuple[Any, ...]], Any]
-"""A function that makes a value from the name of a class ("module:Class") and the stored fields."""
+"""A function that creates a value from the name of a class ("module:Class") and the stored fields."""
 
 
 def decode(data: bytes, of_class: OfClass = ClassKey) -> Any:
@@ -128,7 +127,7 @@ def _class_key(data: bytes, of_class: OfClass) -> Any:
     if not any(mark in data for mark in _NAN_MARKS):
         return key
     # Dataclasses of newer Python versions are compared field by field, and a NaN is not equal to itself: then one
-    # shared object represents them all. A dataclass that equals a twin with the same parts needs none.
+    # shared object represents them all. A dataclass that equals a copy with the same parts does not need one.
     return key if key == of_class(name, tuple(values)) else _UNEQUAL.setdefault((of_class, data), key)
 
 

@@ -1,7 +1,7 @@
 """Key hashes: `xxhash64` of an Arrow column, bit for bit equal to Spark SQL's `xxhash64(column)`.
 
-The JVM, a Python task and a remote query client must route one key to one place, so the hash is Spark's and cannot be
-changed. Invariant: for every type accepted here, `xxhash64_column(array)` equals Spark's `xxhash64` over the same
+The JVM, a Python task and a remote query client must route a key to the same subtask, so the hash is Spark's and cannot
+be changed. Invariant: for every type accepted here, `xxhash64_column(array)` equals Spark's `xxhash64` over the same
 column (a test compares with Spark), and equals `hashing_reference` value by value.
 
     bool, int8, int16, int32, date32    four bytes (true is 1, a date its days since 1970)
@@ -18,12 +18,12 @@ column (a test compares with Spark), and equals `hashing_reference` value by val
 Types that Spark lacks are rejected (unsigned integers, wider decimals, views). A map is hashed in its stored order;
 `key_columns.normalised` defines one.
 
-The first part is the arithmetic, XXH64 over whole numpy arrays: values and seeds in, one per row, hashes out, all as
-uint64. No function loops over rows: runs of bytes are processed in steps (32-byte stripes, 8-byte words, the rest), and
-each step works on all rows that still have bytes left. The exception is bounded: a few rows much longer than the rest
-of their block use the scalar form, because a step for one row costs as much as a step for a thousand. Arithmetic wraps
-at 64 bits, silently for numpy arrays and with a warning for scalars: every operand must be an array or a typed
-constant.
+The first part is the arithmetic: XXH64 over whole numpy arrays, which maps values and seeds, one per row, to hashes,
+all as uint64. No function loops over rows: runs of bytes are processed in steps (32-byte stripes, 8-byte words, the
+rest), and each step processes all rows that have bytes left. There is one bounded exception: a few rows much longer
+than the rest of their block use the scalar form, because a step for one row costs as much as a step for a thousand.
+Arithmetic wraps at 64 bits, silently for numpy arrays and with a warning for scalars: every operand must be an array or
+a typed constant.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ _LOW_32, _LOW_8 = np.uint64(0xFFFFFFFF), np.uint64(0xFF)
 _1, _29, _32, _33, _63 = (np.uint64(n) for n in (1, 29, 32, 33, 63))
 
 LONG_RUN_BYTES = 1024
-"""Runs longer than this may use the scalar form, if they are few."""
+"""Runs longer than this use the scalar form if they are few."""
 LONG_RUNS_MAX = 32
-"""The maximum number of runs per call that use the scalar form, which is faster for few."""
+"""The maximum number of runs per call that use the scalar form, which is faster for few runs."""
 
 
 def _rotate_left(x: UInt64s, bits: int) -> UInt64s:
@@ -131,7 +131,7 @@ class _Words:
         low >>= shift
         index += 1
         high = self._words[index]
-        # In two steps, because a shift by 64 is undefined and that is what an aligned word would need.
+        # In two steps, because an aligned word would need a shift by 64, which is undefined.
         high <<= _1
         high <<= shift ^ _63
         low |= high
@@ -216,7 +216,7 @@ SEED = 42
 """The seed Spark's `xxhash64` starts from."""
 
 _BLOCK_ROWS = 16_384
-"""Rows hashed at once: few enough that the temporary arrays stay in the processor's cache."""
+"""Rows hashed at once: few enough that the temporary arrays stay in the CPU cache."""
 
 _SPARK_LONG_DIGITS_MAX = 18
 _MICROSECONDS_PER = {"s": 1_000_000, "ms": 1_000, "us": 1}
@@ -285,7 +285,7 @@ def _hash_valid(array: pa.Array, seeds: UInt64s) -> UInt64s:
 
 
 def _hash_composed(array: pa.Array, seeds: UInt64s) -> UInt64s:
-    """Types that are runs of bytes, or composed of other columns."""
+    """Hashes types that are runs of bytes, or composed of other columns."""
     t, kind = pa.types, array.type
     if t.is_string(kind) or t.is_binary(kind):
         return _hash_runs(array, np.int32, seeds)
@@ -344,7 +344,8 @@ def _hash_runs(array: pa.Array, offset_dtype: type[np.generic], seeds: UInt64s) 
 
 
 def _hash_decimals(array: pa.Array, seeds: UInt64s) -> UInt64s:
-    """Decimals by their unscaled value: as a long if the type allows, else as Java's `BigInteger.toByteArray`."""
+    """Hashes decimals by their unscaled value: as a long if the type allows, else as Java's
+    `BigInteger.toByteArray`."""
     halves = np.frombuffer(array.buffers()[1], dtype="<i8", count=2 * (array.offset + len(array)))
     low, high = halves[2 * array.offset :: 2], halves[2 * array.offset + 1 :: 2]
     if array.type.precision <= _SPARK_LONG_DIGITS_MAX:
@@ -353,7 +354,7 @@ def _hash_decimals(array: pa.Array, seeds: UInt64s) -> UInt64s:
     magnitude_low, magnitude_high = (low ^ sign).view(np.uint64), (high ^ sign).view(np.uint64)
     lengths = np.ones(len(array), dtype=np.int64)
     for byte in range(8):
-        # One byte more is needed each time the magnitude reaches the bit that would be read as the sign.
+        # Another byte is needed when the magnitude reaches the bit that would be read as the sign.
         limit = np.uint64(1 << (8 * byte + 7))
         lengths += (magnitude_low >= limit) | (magnitude_high != 0)
         lengths += magnitude_high >= limit
@@ -363,7 +364,7 @@ def _hash_decimals(array: pa.Array, seeds: UInt64s) -> UInt64s:
 
 
 def _hash_lists(array: pa.Array, offsets: Int64s, seeds: UInt64s) -> UInt64s:
-    """Hashes lists position by position, over all rows that have an element there."""
+    """Hashes lists position by position, over all rows that have an element at the position."""
     lengths = np.diff(offsets)
     if array.null_count:
         lengths[array.is_null().to_numpy(zero_copy_only=False)] = 0

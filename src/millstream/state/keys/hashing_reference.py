@@ -1,9 +1,9 @@
 """Reference implementation of xxhash64, one value at a time, with plain Python integers.
 
-Tests compare `hashing` with it: random columns must hash there as their values hash here, and both must agree with
-Spark's `xxhash64`. It feeds values to XXH64 as Spark does: booleans, integers of up to 32 bits, dates and floats as
-four bytes, longer numbers and timestamps as eight, text and bytes unchanged. A null leaves the seed unchanged, and the
-hash of one element is the seed of the next. It rejects nothing: only `hashing` decides which types can be keys.
+Tests compare `hashing` with it on random columns, and both with Spark's `xxhash64`. It feeds values to XXH64 as Spark
+does: booleans, integers of up to 32 bits, dates and floats as four bytes, longer numbers and timestamps as eight,
+strings and bytes unchanged. A null leaves the seed unchanged, and the hash of one element is the seed of the next. It
+rejects nothing: only `hashing` decides which types can be keys.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _round(lane: int, word: int) -> int:
 
 
 def _avalanche(h: int) -> int:
-    """Spread the last bits over the whole word and return it as a signed 64-bit number."""
+    """Mix the last bits into the whole word and return it as a signed 64-bit number."""
     h = (h ^ (h >> 33)) * PRIME_2 & _MASK
     h = (h ^ (h >> 29)) * PRIME_3 & _MASK
     h ^= h >> 32
@@ -84,7 +84,7 @@ def _stripes(data: bytes, seed: int) -> int:
 
 
 def hash_bytes(data: bytes, seed: int) -> int:
-    """The hash of a run of bytes, of a string's UTF-8 form for instance.
+    """The hash of a run of bytes, such as a string's UTF-8 form.
 
     >>> hash_bytes(b"Spark", 42)
     -4294468057691064905

@@ -1,14 +1,14 @@
 """Equality of keys, and keys as columns: hashes, key groups, partitions and comparisons of many keys.
 
-The rule of equality, for the keys of a stream, of a `MapState` and of a broadcast state alike:
+The rule of equality applies to the keys of a stream, of a `MapState` and of a broadcast state alike:
 
-- Numbers that are equal by value are one key, whatever their type: 1, True, 1.0, Decimal("1.00") and numpy's own. A
+- Numbers that are equal by value are one key, whatever their type: 1, True, 1.0, Decimal("1.00") and numpy types. A
   value is exact: numpy.float32(0.1) is not 0.1.
 - All NaNs are one key, whatever their bits; -0.0 is 0.0; None is None.
-- Rows, tuples and lists are one key if they have as many values and these are one key each, in order; frozen
+- Rows, tuples and lists are one key if they have equally many values, pairwise one key, in order; frozen
   dataclasses if they are also instances of one class.
 - In columns of SQL, maps and multisets are one key if they have the same entries, in any order.
-- All other values are one key if Python considers them equal. Text is never equal to bytes, nor to a number.
+- All other values are one key if Python considers them equal. Strings never equal bytes or numbers.
 - In a map whose keys have no declared type, a row, a named tuple, a dataclass or a member of an enumeration is a key
   of its own class, because it must be returned unchanged; give such keys a type to have them compared by value.
 - A declared type takes precedence: a key is converted to the type (FLOAT rounds, BOOLEAN holds no number), and keys of
@@ -20,7 +20,7 @@ The rule of equality, for the keys of a stream, of a `MapState` and of a broadca
 
 All code that hashes, numbers, sorts, routes, stores, looks up or queries keys follows this rule:
 
-    `hashing`, `canonical`   one key has one hash: Spark's, which is blind to the bits of a NaN and the sign of a zero
+    `hashing`, `canonical`   one key has one hash: Spark's, which ignores the bits of a NaN and the sign of a zero
     `canonical`              keys without a declared type: one key has one row of bytes
     `normalised` (here)      keys in columns: one key has one bit pattern, so that Arrow's dictionary may number them
     `same` (here)            keys that share a hash are compared by the rule; older columns need not be normalised
@@ -94,7 +94,7 @@ _VIEWS: dict[int, type[np.signedinteger[Any]]] = {8: np.int8, 16: np.int16, 32: 
 
 
 def same(left: pa.Array, right: pa.Array) -> Bools:
-    """For each position, whether the two arrays (of one type and length) have the same value.
+    """For each position, whether the two arrays (of the same type and length) have the same value.
 
     >>> same(pa.array([1, None, None]), pa.array([1, None, 3])).tolist()
     [True, True, False]
@@ -170,7 +170,7 @@ def plain_view_type(kind: pa.DataType) -> type[np.signedinteger[Any]] | None:
 
 
 def bits_view(array: pa.Array) -> NDArray[np.signedinteger[Any]] | None:
-    """Fixed-width values as numpy integers of the same bits, for moving without interpreting; None if some are null.
+    """Fixed-width values as numpy integers of the same bits, for copying without interpretation; None if any are null.
 
     >>> of_bits(bits_view(pa.array([0.5, -1.0]))[::-1], pa.float64()).to_pylist()
     [-1.0, 0.5]
@@ -268,10 +268,9 @@ def key_group_range(partition: int, parallelism: int, max_parallelism: int) -> r
 class KeyColumn:
     """The keys of a batch of records, in the records' order.
 
-    `hashes` is Spark's `xxhash64` of each key. `array` is the keys as Arrow: of the declared type, or, for
-    keys without one, the bytes of `canonical_bytes`, so that its type depends on the program and never on
-    the batch. Each is computed on first use: routing records needs the hashes only, and after pre-aggregation only the
-    remaining rows need any.
+    `hashes` is Spark's `xxhash64` of each key. `array` is the keys as Arrow: of the declared type, or, for keys without
+    one, the bytes of `canonical_bytes`, so that its type depends on the program and never on the batch. Each is
+    computed on first use: routing records needs only the hashes, and after pre-aggregation only for the remaining rows.
 
     >>> keys = key_column(["a", "b", "a"], None)
     >>> keys.groups(128).tolist(), keys.partitions(8, 128).tolist()
@@ -376,7 +375,8 @@ def key_column_of_arrow(array: pa.Array) -> KeyColumn:
 
 
 def _struct_of(batch: pa.RecordBatch, fields: list[pa.Field]) -> pa.Array:
-    """The columns of a row or tuple type as one. A change kind is not part of the key, but its null is a None."""
+    """The columns of a row or tuple type as one struct. A change kind is not part of the key, but a null kind marks a
+    None record."""
     nulls = batch.column(KIND_COLUMN).is_null() if KIND_COLUMN in batch.schema.names else None
     if not fields:
         return pa.array([{}] * batch.num_rows, pa.struct([]))

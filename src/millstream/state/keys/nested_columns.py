@@ -1,8 +1,7 @@
-"""Lists and maps in key columns: detection by type, one order for a map's entries, and comparison in columns.
+"""Lists and maps in key columns: detection by type, a fixed order for a map's entries, and vectorised comparison.
 
 Two maps are one key if they have the same entries, in any order. So the entries of a map in a key are sorted by the
-hashes of their keys, which depend on nothing but their values; if two keys of a map share a hash, their encoding
-decides.
+hashes of their keys, which depend only on their values; if two keys of a map share a hash, their encoding decides.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ _Same: TypeAlias = Callable[[pa.Array, pa.Array], NDArray[np.bool_]]
 
 
 def holds_floats(kind: pa.DataType) -> bool:
-    """Whether values of this type are or contain floats: only then can one number have several bit patterns."""
+    """Whether values of this type are or contain floats: only then a number can have several bit patterns."""
     return _holds(kind, pa.types.is_floating)
 
 
 def holds_maps(kind: pa.DataType) -> bool:
-    """Whether values of this type are or contain maps: only then can one key have its parts in several orders."""
+    """Whether values of this type are or contain maps: only then a key can have its parts in several orders."""
     return _holds(kind, pa.types.is_map)
 
 
@@ -43,13 +42,13 @@ def _holds(kind: pa.DataType, test: Callable[[pa.DataType], bool]) -> bool:
 
 
 def unsliced(array: pa.Array) -> pa.Array:
-    """The same list or map column from the start of its buffers, with nothing under a null, so that its child values
+    """The same list or map column from the start of its buffers, without values under nulls, so that its child values
     can be replaced."""
     return array.take(pa.array(range(len(array)), pa.int64()))
 
 
 def with_ordered_entries(maps: pa.MapArray) -> pa.MapArray:
-    """The maps with their entries in one order. They must be unsliced, with normalised keys and values.
+    """The maps with their entries in the fixed order. They must be unsliced, with normalised keys and values.
 
     >>> written = pa.array([[("b", 2), ("a", 1)], [("a", 1), ("b", 2)]], pa.map_(pa.string(), pa.int64()))
     >>> first, second = with_ordered_entries(written).to_pylist()
@@ -79,7 +78,7 @@ def with_ordered_entries(maps: pa.MapArray) -> pa.MapArray:
 
 
 def _tied(owners: Int64s, hashes: Int64s) -> NDArray[np.bool_]:
-    """Mask of the entries, in order, that share their map and the hash of their key with a neighbour."""
+    """Mask of the ordered entries that have the same map and key hash as a neighbour."""
     equal = (owners[1:] == owners[:-1]) & (hashes[1:] == hashes[:-1])
     tied = np.zeros(len(owners), dtype=np.bool_)
     tied[1:] |= equal
@@ -89,7 +88,7 @@ def _tied(owners: Int64s, hashes: Int64s) -> NDArray[np.bool_]:
 
 def same_lists(left: pa.Array, right: pa.Array, same: _Same) -> NDArray[np.bool_]:
     """For each position, whether the two list or map columns have equally many elements, pairwise the `same`; undefined
-    where either is null. Entries of maps must be in one order already."""
+    where either is null. Entries of maps must already be in the fixed order."""
     sides = unsliced(left), unsliced(right)
     offsets = [side.offsets.to_numpy().astype(np.int64) for side in sides]
     lengths = [np.diff(each) for each in offsets]

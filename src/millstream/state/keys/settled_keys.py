@@ -1,13 +1,13 @@
-"""Settled keys: of all Python values that are one key, the one form that functions see.
+"""Settled keys: the single form in which functions see all Python values that are one key.
 
-Operators store keys in dictionaries, and a key read from the store must equal the key that was written. So every key
-is converted to its settled form before it is used, and again when it is read, by the same functions. Invariant: settled
-keys that are one key by the rule of `key_columns` are one key of a dictionary, and settling is idempotent.
+Operators store keys in dictionaries, and a key read from the store must equal the key that was written. So every key is
+converted to its settled form before use and after reading, by the same functions. Invariant: settled keys that are one
+key by the rule of `key_columns` are one dictionary key, and settling is idempotent.
 
 Without a declared type the settled form is the simplest one (`canonical_decoding`): an int for integral numbers, else a
-float, else a Decimal; a tuple for rows, lists and named tuples. With a declared type it is the type's own form, with
-0.0 for -0.0 and tuples for lists. It depends on the key alone, never on earlier values, so a function sees the same key
-in every retry, after a restore and at another parallelism. All NaNs are the one object `math.nan`: dictionaries, tuples
+float, else a Decimal; a tuple for rows, lists and named tuples. With a declared type it is the type's form, with 0.0
+for -0.0 and tuples for lists. It depends on the key alone, never on earlier values, so a function sees the same key in
+every retry, after a restore and at another parallelism. All NaNs are the same object `math.nan`: dictionaries, tuples
 and rows compare by identity before they compare values.
 
 `decode_key` restores keys of the program's classes. In a task it is `runtime.exchange.key_classes`, in a reader
@@ -57,7 +57,7 @@ _NUMBERS = (int, float, Decimal, np.number, np.bool_)
 _BY_VALUE = frozenset((bool, Decimal, UUID, dt.date, dt.timedelta, np.int32, np.int64, np.float64, np.bool_))
 """For these types, values that Python considers equal are one key."""
 _UNEQUAL: dict[tuple[Any, ...], Any] = {}
-"""Dataclasses that contain NaN and do not equal others of the same parts, by their class and parts."""
+"""Dataclasses that contain NaN and differ from others with the same parts, by class and parts."""
 
 DecodeKey: TypeAlias = Callable[[bytes], Any]
 """Decodes a key from its canonical bytes."""
@@ -126,7 +126,7 @@ def _without_lists(value: Any) -> Any:
 def _settled_each(keys: list[Any], decode_key: DecodeKey) -> list[Any]:
     """Settle keys without a type."""
     forms: dict[Any, Any] = {}
-    tuples: dict[tuple[Any, ...], Any] = {}  # tuples of plain values and numbers, which equal no other kind of key
+    tuples: dict[tuple[Any, ...], Any] = {}  # tuples of plain values and numbers, which never equal keys of other kinds
     result = []
     for key in keys:
         kind = type(key)
@@ -139,7 +139,7 @@ def _settled_each(keys: list[Any], decode_key: DecodeKey) -> list[Any]:
         try:
             form = tuples.get(key) if isinstance(key, tuple) else None
         except TypeError:
-            form = None  # it contains a list, or a value that is rejected below
+            form = None  # the tuple contains a list, or a value that is rejected below
         if form is None:
             form = _settled(key, forms, decode_key)
             if isinstance(key, tuple) and _SIMPLE.issuperset(map(type, key)):
@@ -160,7 +160,7 @@ def _settled(key: Any, forms: dict[Any, Any], decode_key: DecodeKey) -> Any:
             return key if kind is tuple else tuple(key)
         return tuple([_settled(part, forms, decode_key) for part in key])
     try:
-        # Not by the key itself: Python considers both 2:30s of the night on which summer time ends equal.
+        # Not keyed by the value itself: Python considers both 2:30s of the night on which summer time ends equal.
         if kind in _BY_VALUE:
             form_key = kind, key
         elif is_dataclass(kind):
@@ -174,7 +174,7 @@ def _settled(key: Any, forms: dict[Any, Any], decode_key: DecodeKey) -> Any:
         if form is forms:
             form = forms[form_key] = decode_key(canonical_bytes(key))
         return form
-    except TypeError:  # unhashable, hence no key of a stream: raise the error with an alternative
+    except TypeError:  # unhashable, so not a valid key: raise the error with an alternative
         return decode_key(canonical_bytes(key))
 
 
@@ -226,7 +226,7 @@ def _dataclass_of_parts(value: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def _without_kind(row: Any) -> Any:
-    """The row with the kind INSERT: the kind is not part of a key, but would distinguish it in a dictionary."""
+    """The row with the kind INSERT: the kind is not part of a key, but would distinguish keys in a dictionary."""
     if row is None or row.get_row_kind() is RowKind.INSERT:
         return row
     inserted = copy.copy(row)
@@ -283,12 +283,12 @@ def settled_declared_map_key(key: Any, key_type: TypeInformation) -> Any:
 
 
 def with_decimals(key: Any, change: Callable[[Decimal], Decimal]) -> Any:
-    """A settled key with every decimal in it changed; the key itself if there is none."""
+    """A settled key with every decimal in it converted; the key itself if it has no decimals."""
     return _settled_inside(key, lambda part: change(part) if type(part) is Decimal else part)
 
 
 def with_sets(key: Any, replace_set: Callable[[frozenset[Any]], Any]) -> Any:
-    """A settled key of a map with every frozen set in it replaced; the key itself if there is none."""
+    """A settled map key with every frozen set in it replaced; the key itself if it has no frozen sets."""
     kind = type(key)
     if kind in _PLAIN or (kind is tuple and _SIMPLE.issuperset(map(type, key))):
         return key
@@ -314,7 +314,7 @@ def _with_shared_parts(value: Any, equals: dict[Any, Any]) -> Any:
     objects, and equal keys must have equal pickles."""
     kind = type(value)
     if kind is str:
-        return sys.intern(value)  # as are the names of a class and its fields, which occur in pickles too
+        return sys.intern(value)  # names of classes and fields, which occur in pickles, are interned too
     value = _of_parts(value, lambda part: _with_shared_parts(part, equals), _itself)
     if kind is Row and value._fields:
         value = copy.copy(value)
@@ -323,13 +323,14 @@ def _with_shared_parts(value: Any, equals: dict[Any, Any]) -> Any:
         if is_dataclass(kind):
             value = _equal_to_its_twin(value)
         return equals.setdefault((kind, value), value)
-    except TypeError:  # unhashable, and so no key of a map
+    except TypeError:  # unhashable, so not a valid map key
         return value
 
 
 def _equal_to_its_twin(value: Any) -> Any:
-    """The settled dataclass, or the one object that represents all with equal parts. Newer Python versions compare
-    dataclasses field by field, and a NaN is not equal to itself: two that contain one would be two keys."""
+    """The settled dataclass, or the object that represents all dataclasses with equal parts. Newer Python versions
+    compare dataclasses field by field, and a NaN is not equal to itself: without it, two that contain NaN would be two
+    keys."""
     if value == copy.copy(value):
         return value
     kind: Any = type(value)

@@ -1,4 +1,4 @@
-"""Conversion between two types of a state: a plan made once, and a projection of whole columns.
+"""Converts values between two types of a state: plans once, then projects whole columns.
 
 A state's type may change from one run of a program to the next. Compatible values are read through a projection of
 the value column: fields are matched by name (TUPLEs: by position, their fields are f0, f1, …), also within lists and
@@ -7,8 +7,8 @@ maps. A field may be added (null, or a default), removed, moved, renamed, or wid
     BYTE → SHORT → INT → LONG      BYTE, SHORT → FLOAT      BYTE, SHORT, INT, FLOAT → DOUBLE
     whole numbers → BIG_INT, BIG_DEC      CHAR → STRING      DATE → TIMESTAMP
 
-Nothing is rounded, truncated or guessed: any other change is an `IncompatibleChange`, which names the misfit and needs
-a function of the user's (`Evolution.upgrade`). Projecting runs no Python per row; `evolution_reference` is the slow
+Nothing is rounded, truncated or guessed: any other change is an `IncompatibleChange`, which names the mismatch and
+needs a user function (`Evolution.upgrade`). Projecting runs no Python per row; `evolution_reference` is the slow
 implementation that tests compare with.
 """
 
@@ -52,9 +52,9 @@ __all__ = [
 class Evolution:
     """A descriptor's declaration of how its state's type changed.
 
-    `renames` maps old fields to new names, `defaults` has the values of new fields; nested fields by their path,
-    `"address.street"`. `upgrade` is a function from an old value to a new one, or one for each old type. `serializer`
-    writes values in place of a type. Descriptors that differ in a function only are equal.
+    `renames` maps old fields to new names, `defaults` has the values of new fields; nested fields are named by path,
+    `"address.street"`. `upgrade` is a function from an old value to a new one, or a function per old type. `serializer`
+    replaces a type. Descriptors that differ only in a function are equal.
     """
 
     renames: Mapping[str, str] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class Evolution:
 
 
 class IncompatibleChange(Exception):
-    """There is no projection. `finding` completes a sentence that starts with the state, `advice` is the next step."""
+    """No projection exists. `finding` completes a sentence that starts with the state, `advice` is the next step."""
 
     def __init__(self, finding: str, advice: str) -> None:
         super().__init__(finding)
@@ -94,7 +94,7 @@ class PickedField:
 
 @dataclass(frozen=True)
 class Picked:
-    """A struct made of fields of the old one."""
+    """A struct composed of fields of the old one."""
 
     fields: tuple[PickedField, ...]
     kind: pa.DataType
@@ -152,7 +152,7 @@ def fields_of(kind: Type) -> dict[str, Type] | None:
 
 
 def plan_projection(old: Type, new: Type, evolution: Evolution) -> Projection:
-    """The projection from the old type to the new; IncompatibleChange if there is none.
+    """The projection from the old type to the new; raises IncompatibleChange if none exists.
 
     The types are as returned by `saved_types.type_from`.
 
@@ -236,7 +236,7 @@ class _Plan:
     def _sources(
         self, old_fields: Mapping[str, Type], new_fields: Mapping[str, Type], old_path: str, new_path: str
     ) -> dict[str, str]:
-        """The old field for every new field that has one."""
+        """The old field for every new field that existed before."""
         self._old_paths |= {_joined(old_path, name) for name in old_fields}
         self._new_paths |= {_joined(new_path, name) for name in new_fields}
         paths = {name: _joined(old_path, name) for name in old_fields}
@@ -267,7 +267,7 @@ class _Plan:
         return column
 
     def check_all_used(self) -> None:
-        """Reject names of unknown fields: a typo would lose a field. Renames made earlier are accepted."""
+        """Reject names of unknown fields: a typo would lose a field. Earlier renames are accepted."""
         for path, now in self._renames.items():
             done = _joined(path.rpartition(".")[0], now)
             if path not in self._old_paths and done not in self._old_paths:
@@ -284,7 +284,7 @@ class _Plan:
 
 
 def _column(value: Any, kind: Type) -> pa.Array:
-    """One value in a column of its type, or pickled if it has none."""
+    """One value in a column of its type, or pickled if untyped."""
     return to_record_batch([(value,)], Types.TUPLE([kind])).column(0)
 
 
@@ -357,7 +357,7 @@ def _widened(column: pa.Array, to: Type) -> pa.Array:
     basic = to.basic_type if isinstance(to, BasicTypeInfo) else None
     if basic is BasicType.BIG_INT:
         return _big_integers(column)
-    return column.cast(arrow_type(to))  # of BIG_DEC this is text
+    return column.cast(arrow_type(to))  # for BIG_DEC this is a string
 
 
 def _big_integers(column: pa.Array) -> pa.Array:

@@ -1,6 +1,6 @@
 """Reference implementation of value evolution: one Python value at a time.
 
-Tests compare `evolution`, which projects whole columns, with this. Invariant: no column, no plan, no shortcut.
+Tests compare `evolution`, which projects whole columns, with this. Invariant: it uses no columns, plans or shortcuts.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Repairs schema histories that do not cover all segments of their table, from the segments' footers.
 
-A history covers all segments of a table, with two exceptions: the first versions wrote none, and later versions lost
-the older entries when a table came from several subtasks of which one had rewritten its rows. The footer of a segment
-still has the type, serialiser and lifetime of its rows. It does not record renamed fields: if the values of a file
-cannot be converted to the next entry, the error says so.
+A history covers all segments of a table, with two exceptions: the first versions wrote no history, and later versions
+lost the older entries if a table was merged from several subtasks and one had rewritten its rows. The footer of a
+segment also has the type, serialiser and lifetime of its rows. It does not record renamed fields: if the values of a
+file cannot be converted to the next entry, the error says so.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PICKLED = "PICKLED"
 
 
 def entry_of_file(stored: TableLayout, like: SavedAs, what: str) -> SavedAs:
-    """The history entry of a segment with this layout, from epoch 0; parts that a file does not record are as in
+    """The history entry of a segment with this layout, from epoch 0; fields that a file does not record are copied from
     `like`."""
     entry = replace(
         like,

@@ -1,16 +1,16 @@
 """Conversion of rows that were written under an older schema.
 
-A `Past` is made for a table that has such segments. It is part of the table's layout, so every reader of a segment gets
-rows in the current schema: lookups, scans and compaction need no code for it. It converts a chunk once, when the chunk
-is first read. Only the columns that a schema concerns change:
+A `Past` is created for a table that has such segments. It is part of the table's layout, so every reader of a segment
+gets rows in the current schema: lookups, scans and compaction need no code for it. It converts a chunk once, when the
+chunk is first read. Only columns affected by a schema change:
 
     value        converted through all changes since, for rows with a value; deletes have none to convert
-    expires_ms   a state that gained a TTL when it had rows: these expire as if written at that moment. A state that
+    expires_ms   a state that gained a TTL when it had rows: these expire as if written at that time. A state that
                  lost its TTL: rows that had expired by then stay expired, whether or not they were cleaned up
 
 Invariant: keys, subs and order never change, so a chunk stays sorted. The manifest lists the types: a file with any
-other type is damaged. The epoch of a file selects its type among them. If they disagree the file decides: older
-versions lost the starting epoch of a type if several subtasks had changed the state.
+other type is damaged. The epoch of a file selects its type among them. If they disagree, the file takes precedence:
+older versions lost the starting epoch of a type if several subtasks had changed the state.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ class Past:
 
 
 def entry_of_segment(history: History, footer: Mapping[str, Any], epoch: int) -> int | None:
-    """The number of the entry that a segment of this epoch and footer was saved as: the newest entry of its time that
-    matches, else the first match. None: no match."""
+    """The number of the entry that a segment of this epoch and footer was saved as: the newest entry not later than the
+    epoch that matches, else the first match. None: no match."""
     newest = entry_at(history, epoch)
     candidates = (*range(newest, -1, -1), *range(newest + 1, len(history)))
     return next((at for at in candidates if footer_misfit(footer, history[at]) is None), None)
@@ -122,7 +122,7 @@ def stored_value_type(saved: SavedAs) -> pa.DataType:
 
 
 def projected(history: History, at: int) -> Converter:
-    """The projection from `history[at]` to the next entry, for changes without a user's function."""
+    """The projection from `history[at]` to the next entry, for changes without a user function."""
     old, new = history[at], history[at + 1]
     change = plan_projection(old.type, new.type, new.evolution)
     return lambda column: project(column, change)

@@ -2,8 +2,8 @@
 
     ["BIGINT", false]   ["DECIMAL", true, 10, 2]   ["ARRAY", true, ["INT", true]]   ["ROW", true, ["n", ["INT", true]]]
 
-Words never change their meaning; a new parameter would get a word of its own. Invariant: `sql_type_from` reads what
-`written_sql_type` writes as the same type.
+Words never change their meaning; a new parameter would get a new word. Invariant: `sql_type_from` is the inverse of
+`written_sql_type`.
 """
 
 from __future__ import annotations

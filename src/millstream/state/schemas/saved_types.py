@@ -1,14 +1,14 @@
 """The stored form of declared types: plain JSON from which the type is restored.
 
-Arrow's types in a segment are ambiguous: a TUPLE and a ROW are both structs, a decimal is text, a large number is
+Arrow's types in a segment are ambiguous: a TUPLE and a ROW are both structs, a decimal is a string, a large number is
 bytes. The manifest therefore stores the type of each state's values as the program declared it:
 
     "LONG"   "DATE"   "BYTES"   "PICKLED"   "DECIMAL(10, 2)"
     {"row": [["word", "STRING"], ["count", "LONG"]]}   {"tuple": [...]}   {"list": ...}   {"map": [key, value]}
     {"sql": ["DECIMAL", true, 10, 2]}, the types of columns of tables (`saved_sql_types`)
 
-Types that are equal to Python are written alike: an array is a list, a wrapper is its wrapped type, and every type
-that is pickled is "PICKLED". Invariant: `type_from(written_type(t))` is written as `t` is.
+Types with the same Python values are written alike: an array is a list, a wrapper is its wrapped type, and every
+pickled type is "PICKLED". Invariant: `type_from(written_type(t))` is written like `t`.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def type_of_arrow(field: pa.Field) -> TypeInformation:
 
 
 def shown_types(old: TypeInformation, new: TypeInformation) -> tuple[str, str]:
-    """Two types as an error shows them: as their columns, or as declared if the columns are alike.
+    """Two types as shown in errors: as their columns, or as declared if the columns are the same.
 
     >>> shown_types(Types.LONG(), Types.STRING()), shown_types(Types.CHAR(), Types.STRING())
     (('int64', 'string'), ('CHAR', 'STRING'))

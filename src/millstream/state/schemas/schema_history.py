@@ -5,9 +5,9 @@ stores a list of schemas next to the segments: for each schema its first epoch, 
 previous one (renamed fields, defaults, a user's function). The schema of a segment is the last entry whose first epoch
 is not after the segment's.
 
-Each value is converted by one change after the other, in the order the program made them, as if every change had
-rewritten all state. Invariant: results never depend on whether compaction has rewritten a value.
-Entries that no segment needs any more are dropped.
+Each value is converted by one change after the other, in the order in which the program made them, as if every change
+had rewritten all state. Invariant: results never depend on whether compaction has rewritten a value. Entries that no
+segment needs any more are dropped.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class SavedAs:
     @property
     def evolution(self) -> Evolution:
         """The program's declaration of this change."""
-        assert not isinstance(self.defaults, PickledDefaults)  # a task has converted them, a reader has refused them
+        assert not isinstance(self.defaults, PickledDefaults)  # a task has converted them; a reader has rejected them
         return Evolution(self.renames, self.defaults)
 
     @cached_property
@@ -92,9 +92,9 @@ def still_needed(history: History, epochs: Iterable[int]) -> History:
 def joined(left: History, right: History) -> History:
     """The history of a whole table from the histories of two subtasks.
 
-    Each subtask has a part of the same list: it drops entries that its own segments do not need, and adds an entry when
-    its first record uses the state. Consecutive entries with the same schema are the same change, seen by several
-    subtasks; the earliest epoch counts, because no subtask wrote anything between the start of the program and then.
+    Each subtask has a part of the same list: it drops entries that its segments do not need, and adds an entry when its
+    first record uses the state. Consecutive entries with the same schema are the same change, seen by several subtasks;
+    the earliest epoch counts, because no subtask wrote state between the start of the program and that epoch.
     """
     if left is right or left == right:
         return left
@@ -118,7 +118,7 @@ def is_same_form(left: SavedAs, right: SavedAs) -> bool:
 
 
 def _joined_entry(earlier: SavedAs, later: SavedAs) -> SavedAs:
-    """Merges two entries for the same change. A subtask without older rows records no conversion."""
+    """Merges two entries for the same change. A subtask without older rows does not record the conversion."""
     explained = max(earlier, later, key=_explanation)  # the earlier on ties
     return _copied(earlier, renames=explained.renames, defaults=explained.defaults, upgrade=explained.upgrade)
 
@@ -237,7 +237,7 @@ def _key(entry: SavedAs) -> str:
 
 
 def upgrade_from(evolution: Evolution, entry: SavedAs) -> Callable[[Any], Any] | None:
-    """The program's function for values of exactly this type."""
+    """The user function for values of exactly this type."""
     if not isinstance(evolution.upgrade, Mapping):
         return None
     for old, function in evolution.upgrade.items():
@@ -250,7 +250,7 @@ def upgrade_from(evolution: Evolution, entry: SavedAs) -> Callable[[Any], Any] |
 
 
 def _check_is_for_this(saved: History, upgrade: Callable[[Any], Any], what: str) -> None:
-    """Reject an untyped function that cannot belong to the change made now."""
+    """Reject an untyped function that cannot belong to the current change."""
     if saved[-1].version is not None:
         raise StateSchemaError(
             f"{what} was saved by a serializer, which has to read the values for upgrade=. "

@@ -1,11 +1,11 @@
-"""The schema of one state in a task: its history, its declaration, and the conversion from the one to the other.
+"""The schema of one state in a task: its history, its declaration, and the conversion between them.
 
 When an epoch begins, the table's history (`state.schemas.schema_history`) is the history of the last manifest plus the
 program's declaration, if that is new. Incompatible declarations are rejected here, before the epoch does any work. At
-the end, the history is written to the operator's account next to the versions, as far as segments need it.
+the end, the entries that segments need are written to the operator's account next to the versions.
 
-Values that pass through users' functions are decoded with their old type, converted by one change after the other, and
-encoded with the current type; a whole chunk at a time, once.
+Values converted by user functions are decoded with their old type, converted by one change after the other, and encoded
+with the current type, once per chunk.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def with_shared_schemas(accounts: Mapping[int, SubtaskAccount]) -> Mapping[int, 
 
     So a state changes for all its keys at once, when the first record of any key uses it, and the conversion of its
     values depends neither on the subtask nor on compaction. Subtasks without rows get the histories too: the entry of a
-    change records how older rows are converted, and those may arrive at this subtask.
+    change records how older rows are converted, and older rows may be reassigned to this subtask.
     """
     shared = last_schemas(tables_of(accounts))
     return {subtask: _with_schemas(account, shared) for subtask, account in accounts.items()} if shared else accounts
@@ -75,8 +75,8 @@ def _with_schemas(account: SubtaskAccount, schemas: Mapping[str, History]) -> Su
 def stored_tables(
     versions: Mapping[str, Refs], before: Mapping[str, History], schemas: Mapping[str, TableSchema | None]
 ) -> StoredTables:
-    """The account of these tables, as far as they have rows: their segments and schema histories. Histories of states
-    that the program has not declared (yet) are copied from `before`."""
+    """The account of these tables, if they have rows: their segments and schema histories. Histories of states that the
+    program has not declared (yet) are copied from `before`."""
     histories = {**before, **{name: schema.history for name, schema in schemas.items() if schema is not None}}
     return StoredTables(
         {name: refs for name, refs in versions.items() if refs},
@@ -102,8 +102,8 @@ class ValueChanges:
         return self.codec.what
 
     def function(self, history: History, at: int) -> Callable[[Any], Any] | None:
-        """The function that converts values of `history[at]` to the next entry: the program's, or without a program or
-        without a declared function, the Python built-in that the history names."""
+        """The function that converts values of `history[at]` to the next entry: the program's or, if there is no
+        program or no declared function, the Python built-in that the history names."""
         return self._function_of_program(history, at) or ready_upgrade(history[at + 1].upgrade)
 
     def _function_of_program(self, history: History, at: int) -> Callable[[Any], Any] | None:
@@ -117,7 +117,7 @@ class ValueChanges:
         return self.evolution.upgrade if newest == at + 1 else None
 
     def check_functions(self, history: History, start: int) -> None:
-        """Reject if values of `history[start]` need a function that the program no longer has."""
+        """Reject the history if values of `history[start]` need a function that the program no longer has."""
         for at in range(start, len(history) - 1):
             if history[at + 1].upgrade is not None and self.function(history, at) is None:
                 was, _ = shown_types(history[at].type, history[at + 1].type)
@@ -130,7 +130,7 @@ class ValueChanges:
 
     def converter(self, history: History, start: int) -> Converter:
         """A converter from values saved as `history[start]` to current values. It is built with the first values, so
-        data that only tasks may read is not an obstacle to readers that read no values."""
+        readers that do not read values are not affected by data that only tasks may read."""
         return _LateConverter(self, history, start)
 
     def made_converter(self, history: History, start: int) -> Converter:
@@ -156,7 +156,7 @@ class ValueChanges:
         return convert
 
     def _check_defaults(self, saved: SavedAs) -> None:
-        """Reject pickled defaults, which only tasks may open and have converted."""
+        """Reject pickled defaults: only tasks may open them, and have converted them."""
         if isinstance(saved.defaults, PickledDefaults):
             raise PickledValueError(
                 f"{self.what} has values from before epoch {saved.since}, when it got a new field with a default. "
@@ -263,7 +263,7 @@ class TableSchema:
 
     @property
     def upgraded_since(self) -> int:
-        """The first epoch whose values need no function to be read; 0 if none ever did."""
+        """The first epoch from which values are readable without a function; 0 if no function was ever needed."""
         return max((entry.since for entry in self.history[1:] if entry.upgrade is not None), default=0)
 
     def _made_past(self) -> Past:
@@ -271,13 +271,13 @@ class TableSchema:
         return Past(self._changes.what, self.history, converters)
 
     def _with_now(self, layout: TableLayout, refs: Sequence[SegmentRef], place: Any) -> History:
-        """The history of the table with the current declaration; its rows may all be in other subtasks."""
+        """The history of the table with the current declaration, even if all its rows are in other subtasks."""
         now, what, evolution = self._declared(layout, place), self._changes.what, self._changes.evolution
         stored = with_data_defaults(place.schemas.get(layout.state, ()), self._changes.codec.open_pickle)
         if not stored and not refs:
             return (now,)
         if not stored:
-            # Manifests of the first versions have no history: all segments are alike.
+            # Manifests of the first versions have no history: all segments have the same schema.
             stored = (entry_of_file(self._stored_layout(layout, refs[0], place), now, what),)
         elif min((ref.epoch for ref in refs), default=stored[0].since) < stored[0].since:
             stored = covering(stored, refs, lambda ref: self._stored_layout(layout, ref, place), evolution, what)
@@ -313,7 +313,7 @@ class TableSchema:
 
 
 def _misfit(was: SavedAs, now: SavedAs) -> IncompatibleChange:
-    """The change of a state that does not support evolution."""
+    """The error for a change of a state that does not support evolution."""
     if written_type(was.type) != written_type(now.type) or (was.ttl_ms is None) == (now.ttl_ms is None):
         was_type, is_now = shown_types(was.type, now.type)
         return IncompatibleChange(f" was saved as {was_type}, is now {is_now}", "")

@@ -1,9 +1,9 @@
 """The stored default of a new field: one value of the field's type, as an Arrow IPC stream.
 
-A default is data, like the state it belongs to. It was checked against the type of its field when the change was made,
-and is checked again when it is read. For a field without a type it is a pickle inside the column: bytes for every
-reader, a value for a task that reads the field. Older versions wrote all defaults of a change as one pickle; that is
-`PickledDefaults`, which only a task may open.
+A default is data, like the state it belongs to. It is checked against the type of its field when the change is made,
+and again when it is read. For an untyped field it is a pickle in the column: bytes for readers, a value for a task that
+reads the field. Older versions wrote all defaults of a change as one pickle; that is `PickledDefaults`, which only a
+task may open.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class StoredDefault:
 
     @classmethod
     def of(cls, column: pa.Array) -> StoredDefault:
-        """The one value of a column.
+        """The only value of a column.
 
         >>> StoredDefault.of(pa.array([7])).column.to_pylist()
         [7]
@@ -42,7 +42,7 @@ class StoredDefault:
 
     @cached_property
     def column(self) -> pa.Array:
-        """The value as a column of one row; ValueError if the bytes are no such column."""
+        """The value as a column of one row; ValueError if the bytes are invalid."""
         try:
             with pa.ipc.open_stream(self.written) as reader:
                 table = reader.read_all()
@@ -66,7 +66,7 @@ Defaults = Mapping[str, Any] | PickledDefaults
 
 
 def defaults_to_json(defaults: Defaults) -> Any:
-    """The stored form of defaults; None if there are none."""
+    """The stored form of defaults; None without defaults."""
     if isinstance(defaults, PickledDefaults):
         return _text(defaults.written)
     return {path: _text(stored.written) for path, stored in defaults.items()} or None

@@ -1,28 +1,29 @@
-"""Compaction: replaces segments by fewer, larger ones with the same content.
+"""Compaction: replaces segments with fewer, larger ones of the same content.
 
-Every epoch adds a segment, and every lookup visits all of them, so segments of similar size are merged once there
-are enough (size-tiered: each merge grows by a factor, so a row is rewritten a logarithmic number of times).
-`plan_compaction` decides, from the refs alone; `compact` (`segment_merge.py`) executes the step and returns the refs of
-the same table.
+Every epoch adds a segment, and every lookup visits all of them, so segments of similar size are merged once there are
+enough (size-tiered: each merge grows by a factor, so a row is rewritten a logarithmic number of times).
+`plan_compaction` plans a step from the refs alone; `compact` (`segment_merge.py`) executes it and returns the new refs
+of the table.
 
 A merge may be larger than an epoch can afford. Then it covers only some key groups: the merged segment replaces the
-inputs there, and the old refs stay live for the others. If a single group is too large, the merge covers some of its
-slices (*places*, `version.py`), with a minimum size, because every piece leaves a file. So decisions are made per range
-of places with the same stack of refs, and one step joins neighbouring ranges within its budget. While a large merge
-advances over the places, young segments pile up on the places ahead: these are merged among themselves first, which
-removes the most segments from a stack for the fewest bytes.
+inputs for these groups, and the old refs stay live for the others. If a single group is too large, the merge covers
+some of its slices (*places*, `version.py`), with a minimum size, because every piece leaves a file. So merges are
+planned per range of places with the same stack of refs, and one step combines neighbouring ranges within its budget.
+While a large merge advances over the places, young segments accumulate on the places ahead: these are merged with one
+another first, which removes the most segments from a stack for the fewest bytes.
 
 The merge budget of an epoch follows the bytes it wrote (`budget_of`): every byte written is rewritten a few times, so
-an epoch that writes more must merge more, or segments pile up without bound. `compaction_debt` is the number of
-overdue bytes, which may limit the size of epochs. In any case no key group is left with more than `SEGMENTS_MAX`.
+an epoch that writes more must merge more, or segments accumulate without bound. `compaction_debt` is the number of
+overdue bytes, which may limit the size of epochs. In any case no key group is left with more than `SEGMENTS_MAX`
+segments.
 
 Merging serves lookups. A table that is written often and rarely read, such as the rows of a join whose matches arrived
 before them, may stack more segments (`RARE_FAN_IN`).
 
-Values that only a program's function can read (`upgrade=`) are rewritten in the following epochs, within the budget of
-a quiet epoch each time (`plan_rewriting`): readers do not have that function.
+Values that only a user function can read (`upgrade=`) are rewritten in the following epochs, each within the budget of
+a quiet epoch (`plan_rewriting`), since readers do not have that function.
 
-Invariant: compaction never changes the result of a get or scan, now or later.
+Invariant: compaction never changes the result of any present or later get or scan.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ RARE_FAN_IN = 6
 """`FAN_IN` for tables with few lookups: rows are rewritten less often, and the extra segments cost little."""
 
 SEGMENTS_MAX = 32
-"""The largest stack of segments an epoch may leave, whatever the merge costs."""
+"""The largest stack of segments that an epoch may leave, whatever the cost of merging."""
 
 _SEGMENTS_IN_TIME = SEGMENTS_MAX // 2
 # Some tens of milliseconds, which any epoch can afford.
@@ -63,13 +64,13 @@ _BUDGET_BYTES_MIN = 16 << 20
 # The size of a merge of part of a key group: a few tenths of a second. A smaller one would leave too many files: a
 # table of 10 GB has at most about 160 of them at each level.
 _PIECE_BYTES_MIN = 64 << 20
-# A row is merged about once each time its table grows fourfold; this is from megabytes to tens of gigabytes.
+# A row is merged about once each time its table grows fourfold; this covers growth from megabytes to tens of gigabytes.
 _MERGES_PER_BYTE = 6
 _STEPS_MAX = 4
 
 
 def budget_of(written_bytes: int) -> int:
-    """The number of bytes that an epoch that wrote `written_bytes` may merge.
+    """The number of bytes that an epoch may merge after writing `written_bytes`.
 
     >>> budget_of(1_000) >> 20, budget_of(64 << 20) >> 20
     (16, 384)
@@ -88,13 +89,13 @@ class CompactionPiece:
 
     @property
     def groups(self) -> range:
-        """The key groups that it merges, in whole or in part."""
+        """The key groups that the piece merges, in whole or in part."""
         return _groups_of(self.places)
 
 
 @dataclass(frozen=True)
 class CompactionStep:
-    """Adjacent pieces merged into one segment, which goes before the ref at `position`."""
+    """Adjacent pieces merged into one segment, which is inserted before the ref at `position`."""
 
     pieces: tuple[CompactionPiece, ...]
     position: int
@@ -110,14 +111,14 @@ class CompactionStep:
         return _groups_of(self.places)
 
     def cost_bytes(self, refs: Sequence[SegmentRef]) -> int:
-        """The approximate number of bytes it reads."""
+        """The approximate number of bytes read."""
         return sum(refs[at].live_bytes(piece.places) for piece in self.pieces for at in piece.positions)
 
 
 def next_compaction(
     refs: Sequence[SegmentRef], left_bytes: int, steps: int, fan_in: int = FAN_IN
 ) -> CompactionStep | None:
-    """The next step of an epoch after `steps` others, with `left_bytes` of its budget; None if no step is due."""
+    """The next step of an epoch after `steps` others, with `left_bytes` of the budget left; None if no step is due."""
     if len(refs) < fan_in:
         return None
     if left_bytes > 0 and steps < _STEPS_MAX:
@@ -127,8 +128,8 @@ def next_compaction(
 
 
 def compaction_debt(refs: Sequence[SegmentRef]) -> int:
-    """The number of bytes overdue for merging: those of segments worth merging in stacks taller than the stacks of a
-    table that is merged in time.
+    """The number of bytes overdue for merging: segments worth merging, in stacks taller than those of a table that is
+    merged in time.
 
     >>> refs = [SegmentRef(f"s{n}", n, 0, 128, 0, 128, rows=10, file_bytes=1280) for n in range(17)]
     >>> compaction_debt(refs), compaction_debt(refs[:16])
@@ -146,7 +147,7 @@ def compaction_debt(refs: Sequence[SegmentRef]) -> int:
 
 
 def plan_compaction(refs: Sequence[SegmentRef], budget_bytes: int, *, fan_in: int = FAN_IN) -> CompactionStep | None:
-    """The next worthwhile step, reading about `budget_bytes` at most (but one piece of minimum size); or None.
+    """The next worthwhile step, reading about `budget_bytes` at most (but at least one piece of minimum size); or None.
 
     >>> refs = [SegmentRef(f"s{n}", n, 0, 128, 0, 128, rows=10, file_bytes=1280) for n in range(4)]
     >>> plan_compaction(refs, budget_bytes=10_000).pieces
@@ -166,7 +167,8 @@ def plan_compaction(refs: Sequence[SegmentRef], budget_bytes: int, *, fan_in: in
 def plan_rewriting(
     refs: Sequence[SegmentRef], since: int, budget_bytes: int = _BUDGET_BYTES_MIN
 ) -> CompactionStep | None:
-    """The next step that rewrites segments from before the epoch `since`, whatever their sizes; None if none is left.
+    """The next step that rewrites segments older than the epoch `since`, whatever their sizes; None if all are
+    rewritten.
 
     >>> refs = [SegmentRef(f"s{n}", n, 0, 128, 0, 128, rows=10, file_bytes=1280) for n in range(4)]
     >>> plan_rewriting(refs, since=2).pieces
@@ -186,7 +188,7 @@ def _planned(
     runs: Sequence[range | None],
     budget_bytes: int,
 ) -> CompactionStep | None:
-    """The step that merges the run of the tallest stack with one, and its neighbours' runs within the budget."""
+    """The step that merges the run of the tallest stack that has one, and its neighbours' runs within the budget."""
     candidates = [at for at, run in enumerate(runs) if run is not None]
     if not candidates:
         return None
@@ -217,7 +219,7 @@ def _planned(
 def _affordable(places: range, cost_bytes: int, left_bytes: int, *, is_first: bool) -> range:
     """The places, from the first on, that the remaining budget can merge if all of them cost `cost_bytes`.
 
-    Whole key groups, if at least one fits. Otherwise a part of a group, but only as the first piece of a step.
+    Returns whole key groups, if at least one fits; otherwise a part of a group, but only as the first piece of a step.
     """
     # A share whose cost rounds to zero is always affordable.
     if not cost_bytes or cost_bytes <= left_bytes:
@@ -234,9 +236,9 @@ def _affordable(places: range, cost_bytes: int, left_bytes: int, *, is_first: bo
 
 
 def plan_full_compaction(refs: Sequence[SegmentRef]) -> CompactionStep | None:
-    """The step that leaves one segment, without deleted or expired rows.
+    """The step that merges everything into one segment, without deleted or expired rows.
 
-    Only refs without a gap between their key groups can be merged; None when there is nothing to merge.
+    Only refs without gaps between their key groups can be merged; None if there is nothing to merge.
     """
     stacks = _stacks(refs)
     pieces: list[CompactionPiece] = []
@@ -297,7 +299,7 @@ def _old_run(are_old: Sequence[bool]) -> range | None:
 
 
 def _similar_run(sizes: Sequence[int], fan_in: int) -> range | None:
-    """The youngest run of a stack worth merging: each older one is not larger than all younger ones together."""
+    """The youngest run of a stack worth merging: no segment is larger than all younger ones together."""
     for stop in range(len(sizes), fan_in - 1, -1):
         start, total = stop - 1, sizes[stop - 1]
         while start > 0 and sizes[start - 1] <= total:
@@ -309,7 +311,7 @@ def _similar_run(sizes: Sequence[int], fan_in: int) -> range | None:
 
 
 def _narrow(window: tuple[int, int], stack: list[int], run: range) -> tuple[int, int]:
-    """The positions still possible for the merged ref: after all older refs, before all younger ones."""
+    """The remaining positions for the merged ref: after all older refs, before all younger ones."""
     after = stack[run.start - 1] + 1 if run.start else 0
     before = stack[run.stop] if run.stop < len(stack) else window[1]
     return max(window[0], after), min(window[1], before)

@@ -1,13 +1,13 @@
 """Looks up many keys at once in one segment.
 
-A `Probe` holds the keys to look up, sorted as segments are. Against one segment, the probe is cut at the chunks'
+A `Probe` holds the keys to look up, sorted as segments are. For each segment, the probe is divided at the chunks'
 fences, and one `searchsorted` per chunk locates all its keys; then the keys themselves are compared, because a prefix
 of a hash does not identify the key. In a table with subs, a key is a run of rows, and a second binary search locates
-the sub. Cost: keys × log(rows), and no Python loop over keys. Two exceptions are bounded: keys that share 55 bits of
-their hash are compared one by one; and a key with very many subs in the probe, such as a large group with its values,
-is located once for all of them, which are sorted and searched in its run with one call.
+the sub. The cost is keys × log(rows), without a Python loop over keys. Two exceptions are bounded: keys that share 55
+bits of their hash are compared one by one; and a key with very many subs in the probe, such as a large group with its
+values, is located once for all of them, which are sorted and searched in its run with one call.
 
-This module returns changes; `tables.table` decides whether a change is a value, and which segment counts.
+This module returns changes; `tables.table` determines whether a change is a value, and which segment counts.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def expanded(starts: Int64s, stops: Int64s) -> tuple[Int64s, Int64s]:
 
 _NONE = np.empty(0, dtype=np.int64)
 MANY_SUBS = 64
-"""A key with this many subs in one probe has a search of its own."""
+"""A key with this many subs in one probe gets a separate search."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Probe:
 
     @classmethod
     def of(cls, keys: KeyColumn, layout: TableLayout, subs: pa.Array | None = None) -> Probe:
-        """The probe for a column of keys, with one sub for each if `subs` is passed."""
+        """The probe for a column of keys, with one sub per key if `subs` is passed."""
         orders = orders_of(keys.hashes, layout.max_parallelism)
         positions = ascending(orders)
         sorted_orders = orders[positions]
@@ -78,7 +78,7 @@ class Probe:
 
     @classmethod
     def of_rows(cls, rows: pa.RecordBatch, layout: TableLayout) -> Probe:
-        """The probe for other changes of these rows, which are sorted."""
+        """The probe for other changes of these sorted rows."""
         keys = rows.column("key")
         subs, sub_orders = None, None
         if layout.sub_type is not None:
@@ -90,7 +90,7 @@ class Probe:
 
     @cached_property
     def key_numbers(self) -> Int64s:
-        """Ascending numbers, equal for neighbours with the same key."""
+        """Ascending numbers that are equal for neighbours with the same key."""
         numbers = np.zeros(len(self), dtype=np.int64)
         if len(self) > 1:
             is_other = self.orders[1:] != self.orders[:-1]
@@ -126,7 +126,7 @@ class Layer:
 @dataclass(frozen=True)
 class Hits:
     """The matches of a probe in one chunk: row `rows[i]` is a change of the row requested by `at[i]`; the key of
-    `cleared_at[i]` was cleared, and no row with that sub was written since."""
+    `cleared_at[i]` was cleared, and the requested row was not written since."""
 
     chunk: Chunk
     at: Int64s
@@ -146,7 +146,7 @@ class Runs:
 
 
 def _spans(segment: Segment, orders: UInt64s) -> Iterator[tuple[Chunk, int, int]]:
-    """The chunks that may contain some of the sorted orders, with the range of these."""
+    """The chunks that may contain some of the sorted orders, each with the range of these orders."""
     if not len(segment.fences):
         return
     bounds = orders.searchsorted(segment.fences)
@@ -169,7 +169,7 @@ def find_rows(segment: Segment, probe: Probe, at: Int64s) -> Iterator[Hits]:
 
 
 def _find_keys(chunk: Chunk, probe: Probe, at: Int64s, orders: UInt64s) -> Hits:
-    # Lookups of few keys call this often: every step that can be skipped counts.
+    # Lookups of few keys call this often, so steps are skipped where possible.
     rows = chunk.orders.searchsorted(orders)
     if rows[-1] == chunk.rows:
         np.minimum(rows, chunk.rows - 1, out=rows)
@@ -223,7 +223,7 @@ def _find_runs(chunk: Chunk, probe: Probe, at: Int64s, orders: UInt64s) -> Runs:
     starts, stops = chunk.orders.searchsorted(orders), chunk.orders.searchsorted(orders, "right")
     present = np.flatnonzero(stops > starts)
     at, starts, stops = at[present], starts[present], stops[present]
-    # A key's rows are contiguous: if the first and the last are its own, all are.
+    # A key's rows are contiguous: if the first and the last belong to the key, all do.
     whole = probe.has_key_of(at, chunk, starts) & probe.has_key_of(at, chunk, stops - 1)
     for i in np.flatnonzero(~whole).tolist():
         rows = np.arange(starts[i], stops[i])
@@ -265,8 +265,8 @@ def _has_sub_of(probe: Probe, at: Int64s, chunk: Chunk, rows: Int64s) -> Bools:
 def first_not_below(values: Int64s, targets: Int64s, starts: Int64s, stops: Int64s) -> Int64s:
     """In each run of sorted values, the first row whose value is not below the target.
 
-    Runs shared by many consecutive targets have a search each, in C and quickest if targets ascend; for the others all
-    binary searches advance in step.
+    Runs shared by many consecutive targets are searched one by one in C, which is fastest if targets ascend; for the
+    others all binary searches advance in lockstep.
     """
     rows = np.empty(len(targets), dtype=np.int64)
     is_left = np.ones(len(targets), dtype=np.bool_)

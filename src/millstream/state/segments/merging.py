@@ -1,4 +1,4 @@
-"""Merges segments into a stream of blocks with the newest change of every row once, in sorted order.
+"""Merges segments into a stream of sorted blocks, with only the newest change of every row.
 
 Scans and compaction read several segments at once. Each step takes from every layer the rows below a common order, few
 enough that a block stays small (in rows and in bytes: an Arrow column is limited to 2 GiB), and resolves them together.
@@ -40,7 +40,7 @@ class _Cursor:
             self._row = int(self._chunk.orders.searchsorted(np.uint64(start)))
 
     def _is_in_chunk(self) -> bool:
-        """Whether a chunk is left that begins within the range; needs only the footer."""
+        """Whether another chunk begins within the range; needs only the footer."""
         entries = self._segment.entries
         return self._number < len(entries) and entries[self._number].first_order < self._stop
 
@@ -49,14 +49,14 @@ class _Cursor:
         return self._segment.chunk(self._number)
 
     def is_done(self) -> bool:
-        """Whether no row of the range is left."""
+        """Whether all rows of the range are consumed."""
         return not self._is_in_chunk() or int(self._chunk.orders[self._row]) >= self._stop
 
     def reach(self, rows_max: int, bytes_max: int) -> int:
         """An order with about `rows_max` more rows below it, or fewer with about `bytes_max`; all in the current
         chunk."""
         orders, entry = self._chunk.orders, self._segment.entries[self._number]
-        # Unwritten rows have no length, and are not large.
+        # Unwritten rows have no known length and are small.
         rows = min(rows_max, max(bytes_max * entry.rows // entry.length, 1)) if entry.length else rows_max
         if self._row + rows >= len(orders):
             return min(int(orders[-1]) + 1, self._stop)

@@ -1,17 +1,17 @@
-"""The open segments of a process, and the bytes of their files: each file is mapped once, and checked once.
+"""The open segments of a process, and the bytes of their files: each file is mapped and checked once.
 
-Segments never change, so a mapping may be held for any length of time. Files of a local store are mapped in place.
-A file of a store with a local tier (`storage.tier`) is mapped there: it was written there, or is downloaded once if it
-is small. A copy that proves to be damaged is fetched again. `keep_only` closes the segments that no version names any
-more: a mapping holds the disk space of a file that was deleted.
+Segments never change, so a mapping may be held for any length of time. Files of a local store are mapped in place. A
+file of a store with a local tier (`storage.tier`) is mapped in the tier: it was written there, or is downloaded once if
+it is small. A copy that proves to be damaged is fetched again. `keep_only` closes segments that no version names any
+more, since a mapping retains the disk space of a deleted file.
 
 A mapping costs nothing until it is read, and the page cache retains the pages that were read. But the system ends a
 process with SIGBUS if it reads the mapping of a file that was truncated, and no error handling helps. So only processes
 that may die use mappings: tasks, and separate readers. The process that drives a job reads instead (`ReadFile`, if
 `maps` is False): there a truncated file is an error like any other. Files of a remote store that are not in a tier
-cannot be mapped either: a small one is fetched whole, by one request; of a large one, the required parts (a tier caches
-those). Parts that were read or fetched are held in memory, up to a bound for the whole process
-(`segment.SegmentMemory`), and read or fetched again when they are needed again.
+cannot be mapped either: a small file is fetched whole, by one request; of a large file only the required parts are
+fetched (and cached by a tier). Parts that were read or fetched are held in memory, up to a bound for the whole process
+(`segment.SegmentMemory`), and fetched again on demand.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ def mapped_file(path: Path, length: int | None = None) -> WholeFile:
 class ReadFile:
     """A local file that is read in parts.
 
-    It is held open, so that it can be read to the end even if the job deletes it. When a process has very many files
-    open, later ones are opened for each part; then reading a deleted file is an error.
+    The file is held open, so that it can be read to the end even if the job deletes it. If a process has very many
+    files open, later files are opened for each part; reading a deleted one is then an error.
     """
 
     _holding: ClassVar[weakref.WeakSet[ReadFile]] = weakref.WeakSet()
@@ -120,7 +120,8 @@ class ReadFile:
 
 
 class RangedFile:
-    """A file of a remote store that is fetched in parts. Its head and tail, which hold the index, are fetched at once.
+    """A file of a remote store that is fetched in parts. Its head and tail, which hold the index, are fetched on
+    opening.
 
     >>> RangedFile(lambda start, stop: bytes(range(start, stop)), 200, "segment a").read(1, 3).to_pybytes()
     b'\\x01\\x02'
@@ -202,7 +203,7 @@ class OpenSegments:
 
     @contextmanager
     def holding(self, ref: SegmentRef, segment: Segment) -> Iterator[None]:
-        """Inside the context, `ref` names rows in memory, which are merged and never written."""
+        """Inside the context, `ref` refers to rows in memory, which are merged and never written."""
         self._open[ref.file, segment.layout] = segment
         try:
             yield
@@ -247,7 +248,7 @@ class OpenSegments:
             ) from error
 
     def _from_tier(self, store: TieredStore, ref: SegmentRef, state: str) -> SegmentFile | None:
-        """The file if the tier has it whole; None if it is large and elsewhere, or cannot be cached."""
+        """The file if the tier has it whole; None if it is large and not in the tier, or cannot be cached."""
         held = store.hold(ref.file, ref.file_bytes)
         if held is None and ref.file_bytes <= WHOLE_BYTES_MAX:
             self._download(ref, state)  # which caches it
@@ -260,7 +261,7 @@ class OpenSegments:
         except (OSError, pa.ArrowException):
             store.release(held)
             return None
-        # Views of the file may live longer. They hold its bytes, but not its room in the tier.
+        # Views of the file may live longer. They retain its bytes, but not its space in the tier.
         weakref.finalize(file, store.release, held).atexit = False
         return file
 

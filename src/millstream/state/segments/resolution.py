@@ -4,12 +4,12 @@ Writing an epoch, scanning and compacting share this step: given changes, oldest
 sort them. `surviving_rows` does this over whole columns:
 
 1. sort by (order, rest), preserving the order of changes within a hash;
-2. bring each key's changes together if two keys have one hash;
+2. group each key's changes if two keys have the same hash;
 3. drop changes before their key's last CLEAR;
-4. sort each key's changes by sub, bring each sub's together, and retain the last.
+4. sort each key's changes by sub, group each sub's changes, and retain the last.
 
-DELETEs and CLEARs survive like any change; a caller may drop them if no older segment has rows beneath.
-Invariant: the selected rows are sorted as `layout` defines, at most one per (key, sub), one CLEAR per key.
+DELETEs and CLEARs survive like any change; a caller may drop them if no older segment has rows of the key. Invariant:
+the selected rows are sorted as `layout` defines, with at most one per (key, sub) and one CLEAR per key.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def _sorted_subs(changes: pa.RecordBatch, layout: TableLayout, rows: Int64s, key
 
 
 def newest_of_each(changes: pa.RecordBatch, layout: TableLayout, key_ids: Int64s) -> Int64s:
-    """As `surviving_rows`, for changes without CLEARs whose keys have numbers: the newest per number and sub."""
+    """As `surviving_rows`, for changes without CLEARs and with numbered keys: the newest per number and sub."""
     rows = np.argsort(key_ids, kind="stable")
     by_key = key_ids[rows]
     if layout.sub_type is None:
@@ -119,7 +119,7 @@ def newest_of_each(changes: pa.RecordBatch, layout: TableLayout, key_ids: Int64s
 
 
 def _brought_together(values: pa.Array, rows: Int64s, is_tied: Bools) -> _SortedRows:
-    """`rows` with equal values next to each other; `is_tied` marks the neighbours with one hash.
+    """`rows` with equal values next to each other; `is_tied` marks neighbours with the same hash.
 
     Equal hashes mean equal values except for rare collisions, so that is checked first.
     """
@@ -143,7 +143,7 @@ def _brought_together(values: pa.Array, rows: Int64s, is_tied: Bools) -> _Sorted
 
 
 def _ranks(values: pa.Array) -> Int64s:
-    """A number per distinct value, in order of appearance; one pass per distinct value, for short runs."""
+    """A number per distinct value, in order of appearance; takes one pass per distinct value, so runs must be short."""
     ranks = np.full(len(values), -1, dtype=np.int64)
     rank = 0
     while (ranks < 0).any():

@@ -2,13 +2,13 @@
 
 A segment is read a chunk at a time. Opening one reads only its footer; a chunk's checksum and order are checked when it
 is first read in this process, and not again while it is held, because a segment never changes. Damage is an error that
-names the state, the epoch, the file and the part: it is never read as "no value". Chunks are numpy views and Arrow
+names the state, the epoch, the file and the part; it is never read as "no value". Chunks are numpy views and Arrow
 arrays over the checked bytes. Of a mapped file, only the chunks in use are read, and the page cache retains them; of a
 file that cannot be mapped, chunks are held in memory and evicted (`HeldSegment`).
 
 The memory of segments that cannot be mapped is bounded (`SegmentMemory`): the least recently used part is evicted, and
-its owner reads it again on demand. A part in use lives until its reader is done, so a process may temporarily hold
-more. The parts of an owner are released with it.
+its owner reads it again on demand. A part in use stays alive until its reader is done, so a process may temporarily
+hold more. The parts of an owner are released with it.
 
 All rows of one `order` are in one chunk: a lookup never has to continue in the next.
 """
@@ -65,7 +65,7 @@ class PartOwner(Protocol):
 
 
 class SegmentMemory:
-    """The parts held in memory, by the order of their use.
+    """The parts held in memory, in LRU order.
 
     >>> class Owner:
     ...     def let_go(self, part):
@@ -90,7 +90,8 @@ class SegmentMemory:
     def join(self, owner: PartOwner) -> int:
         """Register an owner and return its token."""
         token = next(self._tokens)
-        # The garbage collector may call back at any moment, even while the lock is held: it only records the token.
+        # The garbage collector may call back at any time, even while the lock is held, so the callback only records the
+        # token.
         weakref.finalize(owner, self._dropped_tokens.append, token).atexit = False
         with self._lock:
             self._owners[token] = weakref.ref(owner)
@@ -128,7 +129,7 @@ PlainKeys: TypeAlias = NDArray[np.signedinteger[Any]]
 class Chunk:
     """Some sorted rows: the columns that lookups need as numpy, the others as Arrow.
 
-    Many attributes: each is a view of a column, made once, because lookups use them for every segment of every read.
+    Many attributes: each is a view of a column, created once, because lookups use them for every segment of every read.
     """
 
     __slots__ = (
@@ -176,7 +177,7 @@ class Chunk:
 
 
 def key_view(keys: pa.Array) -> PlainKeys | None:
-    """The keys as numpy, if they are numbers or times and none is null."""
+    """The keys as numpy, if they are numbers or times without nulls."""
     return plain_view(keys) if plain_view_type(keys.type) is not None and not keys.null_count else None
 
 
@@ -195,7 +196,7 @@ def layout_document(layout: TableLayout) -> dict[str, Any]:
 
 
 class Segment:
-    """The sorted rows of one file, or of changes not yet written.
+    """The sorted rows of one file, or of unwritten changes.
 
     `is_foreign`: the file may come from an untrusted user, so that a checksum proves nothing. Arrow crashes the process
     when an offset leads beyond its memory, so offsets are checked first. Tasks skip this: a user who can write their
@@ -227,7 +228,7 @@ class Segment:
 
     @classmethod
     def of_file(cls, file: SegmentFile, layout: TableLayout, ref: SegmentRef) -> Self:
-        """The segment in a file. Checks the footer, not yet the chunks."""
+        """The segment in a file. Checks only the footer; chunks are checked when read."""
         subject = f"State {layout.state!r}, epoch {ref.epoch}: segment {ref.file}"
         footer = read_footer(file, subject)
         if file.size != ref.file_bytes or footer.rows != ref.rows or footer.epoch != ref.epoch:
@@ -273,8 +274,8 @@ class Segment:
         return chunk
 
     def touch(self, bytes_max: int) -> int:
-        """Check chunks that were not read yet, up to `bytes_max`, so that later readers need not wait; returns the
-        number of bytes. Errors are left to the reader of the chunk."""
+        """Check chunks not yet read, up to `bytes_max`, so that later readers need not wait; returns the number of
+        bytes. Errors are left to the reader of the chunk."""
         touched_bytes = 0
         for number, entry in enumerate(self.entries):
             if self._chunks[number] is None and touched_bytes + entry.length <= bytes_max:
@@ -290,7 +291,7 @@ class Segment:
 
 
 class DownloadedFile:
-    """A file of a remote store, whole in memory until it is evicted, and downloaded again on demand.
+    """A file of a remote store, held whole in memory until it is evicted, and downloaded again on demand.
 
     >>> file = DownloadedFile(lambda: b"abcd", 4, "segment a")
     >>> file.read(1, 3).to_pybytes(), file.let_go(), file.read(0, 1).to_pybytes()
@@ -321,13 +322,14 @@ class DownloadedFile:
 class HeldSegment(Segment):
     """A segment whose chunks are in this process's memory, as long as `memory` has room for them.
 
-    A chunk that was read counts by itself; chunks of a downloaded file share the file's bytes and are evicted together.
+    A chunk that was read is accounted individually; chunks of a downloaded file share the file's bytes and are evicted
+    together.
     """
 
     def in_memory(self, memory: SegmentMemory) -> Self:
         """Account this segment's bytes in `memory`."""
         self._memory, self._token = memory, memory.join(self)
-        if isinstance(self._file, DownloadedFile):  # to read its footer, already
+        if isinstance(self._file, DownloadedFile):  # already downloaded to read its footer
             memory.use(self._token, 0, self._file.size)
         return self
 
@@ -340,7 +342,7 @@ class HeldSegment(Segment):
         return chunk
 
     def let_go(self, part: int) -> None:
-        """Evict a chunk; of a downloaded file, everything."""
+        """Evict a chunk, or the whole of a downloaded file."""
         if isinstance(self._file, DownloadedFile):
             self._file.let_go()
             self._chunks[:] = [None] * len(self._chunks)
@@ -349,7 +351,7 @@ class HeldSegment(Segment):
 
 
 def entry_of(batch: pa.RecordBatch, layout: TableLayout) -> ChunkEntry:
-    """The footer's entry of a chunk that has no position in a file yet."""
+    """The footer entry of a chunk that is not yet in a file."""
     orders = orders_in(batch)
     due = _extent(batch, "due_ms") if layout.has_due else (NEVER_MS, -1)
     expires = _extent(batch, "expires_ms") if layout.has_ttl else (NEVER_MS, -1)
@@ -366,7 +368,7 @@ _OF_SCHEMA = frozenset({"value", "pickled", "ttl", "serializer"})
 
 
 def _check_layout(footer: SegmentFooter, layout: TableLayout) -> int:
-    """The number of the segment's schema in a layout with a past."""
+    """The index of the segment's schema in a layout with a past."""
     schema_number = 0 if layout.past is None else layout.past.entry_of(footer.layout, footer.epoch)
     now = layout_document(layout)
     for part in dict.fromkeys((*footer.layout, *now)):

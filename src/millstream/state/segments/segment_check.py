@@ -1,7 +1,7 @@
 """Finds all damage of a segment without the job's program, to verify a store.
 
-A running job checks the chunks that it reads (`segment`). Here every byte is checked, a chunk at a time, so that a
-segment of any size takes the memory of one chunk. The steps, each of which names the damage:
+A running job checks the chunks that it reads (`segment`). Here every byte is checked, a chunk at a time, so that memory
+is bounded by one chunk. Each step names the damage:
 
 1. the file exists and has the length in the manifest;
 2. its footer, schema and tail have their checksums, and the rows, epoch and key groups of the manifest;
@@ -9,7 +9,7 @@ segment of any size takes the memory of one chunk. The steps, each of which name
 4. all keys lie in the segment's key groups, in the order of their hashes, and no row occurs twice;
 5. due and expiry times lie within the bounds by which a scan skips chunks.
 
-Damage of one chunk does not hide damage of the next. Nothing is changed, and nothing is decoded that could run code.
+Damage in one chunk does not hide damage in the next. The check changes nothing and decodes nothing that could run code.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
                text as its metadata entry `millstream`
 
 The text is JSON. It is located by its first words, not through Arrow, so that nothing is interpreted before its
-checksum is verified. Arrow takes a file's metadata when the file is begun, so blanks are reserved there and overwritten
+checksum is verified. Arrow requires a file's metadata when the file is created, so blanks are reserved and overwritten
 when all chunks are known. The blanks are long enough for the longest numbers.
 """
 
@@ -61,7 +61,7 @@ class SegmentFile(Protocol):
 class ChunkEntry:
     """One record batch: its bytes in the file, and the bounds by which a scan can skip it.
 
-    The due and expiry times are of its PUTs; a chunk without any has a minimum above its maximum.
+    The due and expiry times are those of its PUTs; in a chunk without PUTs the minimum is above the maximum.
     """
 
     offset: int
@@ -78,7 +78,8 @@ class ChunkEntry:
 
 @dataclass(frozen=True)
 class SegmentFooter:
-    """A segment's description of itself. `layout` is text: types as Arrow prints them, compared but never parsed."""
+    """A segment's description of itself. `layout` is a string: types as Arrow prints them, compared but never
+    parsed."""
 
     state: str
     epoch: int
@@ -90,7 +91,7 @@ class SegmentFooter:
 
 
 def blank_footer(chunks_max: int, state: str, layout: dict[str, Any]) -> bytes:
-    """The blanks to be overwritten; they start as a footer does, so that they can be located."""
+    """The blanks to be overwritten; they start like a footer, so that they can be located."""
     return _OPENING.ljust(_HEAD_ROOM + len(json.dumps([state, layout])) + chunks_max * _CHUNK_ROOM)
 
 
@@ -114,7 +115,7 @@ def _room(tail: bytes, at: int) -> int:
 
 
 def read_footer(file: SegmentFile, subject: str) -> SegmentFooter:
-    """The footer of a file; StoreDamagedError naming `subject` if a byte of it is wrong."""
+    """The footer of a file; StoreDamagedError naming `subject` if any byte of it is wrong."""
     size = file.size
     if size < 24 or file.read(0, 6).to_pybytes() != _MAGIC:
         raise _damage_error(subject, "it is empty" if not size else "it is not a segment from its first bytes on")
@@ -157,7 +158,7 @@ def read_schema(file: SegmentFile, footer: SegmentFooter, subject: str) -> pa.Sc
         reader = pa.ipc.open_file(pa.py_buffer(bytes(_ARROW_START) + tail))
         chunks, schema = reader.num_record_batches, reader.schema
         columns = {field.name: str(field.type) for field in schema}
-    except (pa.ArrowException, OSError, ValueError) as error:  # names may not be valid text
+    except (pa.ArrowException, OSError, ValueError) as error:  # names may not be valid UTF-8
         raise _damage_error(subject, f"its schema cannot be read ({error})") from error
     if chunks != len(footer.chunks):
         raise _damage_error(subject, f"it has {chunks} chunks, not {len(footer.chunks)}")
@@ -190,7 +191,7 @@ def _is_sealed(tail: bytes) -> bool:
 def _from_document(
     document: dict[str, Any], chunks: tuple[ChunkEntry, ...], file: SegmentFile, subject: str
 ) -> SegmentFooter:
-    """Parses a verified footer: any error in it was written by its writer, and may be arbitrary."""
+    """Parses a verified footer: errors in it stem from its writer and may be arbitrary."""
     try:
         footer = SegmentFooter(
             state=document["state"],
@@ -234,7 +235,7 @@ def _chunk_entry(fields: Any) -> ChunkEntry:
 
 
 def _is_layout(layout: Any) -> bool:
-    """Whether a document is a layout as `segment.layout_document` writes it."""
+    """Whether a document is a layout in the form written by `segment.layout_document`."""
     if not isinstance(layout, dict) or not isinstance(layout.get("key"), str):
         return False
     is_typed = all(layout.get(part) is None or isinstance(layout[part], str) for part in ("sub", "value"))

@@ -1,7 +1,7 @@
 """Executes a compaction step (`compaction.py`): merges its segments into one.
 
-Overwritten rows are always dropped; deletes, clears and expired rows only if no older segment lies beneath them,
-because then they hide nothing. An expired row above older segments becomes a delete.
+Overwritten rows are always dropped; deletes, clears and expired rows only if no older segment has rows that they may
+hide. Otherwise an expired row becomes a delete.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ def compact(
     chunk_rows: int = CHUNK_ROWS,
     chunk_bytes: int = CHUNK_BYTES,
 ) -> Refs:
-    """Merge the pieces of the step into the segment `name`, durably, and return the refs of the same table.
+    """Merge the pieces of the step into the segment `name`, durably, and return the new refs of the table.
 
     The old files are deleted when no retained manifest names them.
     """
     rows_max = sum(refs[at].rows for piece in step.pieces for at in piece.positions)
-    # A change of type may have made values larger than written.
+    # A type change may have made values larger than when written.
     large_max = 4 * step.cost_bytes(refs) // chunk_bytes
     merged_rows = _merged_rows(segments, layout, refs, step, now_ms, chunk_rows, chunk_bytes)
     merged_ref = write_segment(
@@ -76,7 +76,7 @@ def _merged_rows(
 
 
 def _with_deletes(rows: pa.RecordBatch, expired: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> pa.RecordBatch:
-    """The rows, with expired ones as deletes: they still have to hide older rows beneath them."""
+    """The rows, with expired rows as deletes, since they must still hide older rows."""
     if not expired.any():
         return rows
     columns = dict(zip(rows.schema.names, rows.columns, strict=True))

@@ -1,7 +1,6 @@
 """Writes a segment, chunk by chunk, and makes it durable before any manifest names it.
 
-Rows must be sorted and unique, which is checked: a segment that breaks the order would lose keys silently.
-The steps:
+Rows must be sorted and unique, which is checked: an unsorted segment would silently lose keys. The steps:
 
 1. write each chunk with Arrow's file writer, and record its position;
 2. read the file back and compute the checksum of its head and of every chunk, so that they are the checksums of the
@@ -37,7 +36,7 @@ from millstream.storage.store import Store
 __all__ = ["CHUNK_BYTES", "CHUNK_ROWS", "chunk_cuts", "rechunked", "write_segment"]
 
 CHUNK_ROWS = 65_536
-"""Rows per chunk, except that the rows of one key are never split."""
+"""Rows per chunk; the rows of one key are never split."""
 
 CHUNK_BYTES = 64 << 20
 """A chunk of this size may have fewer rows. An Arrow column is limited to 2 GiB."""
@@ -66,7 +65,7 @@ def write_segment(
     *,
     chunks_max: int,
 ) -> SegmentRef | None:
-    """Write sorted chunks as the segment `name`, live for `groups`; None when there is no row at all."""
+    """Write sorted chunks as the segment `name`, live for `groups`; None if there are no rows."""
     layout.check_groups(groups)
     present = (chunk for chunk in chunks if chunk.num_rows)
     first = next(present, None)
@@ -186,8 +185,8 @@ def _check_unique(chunk: pa.RecordBatch, layout: TableLayout, ties: Int64s) -> N
 def rechunked(
     blocks: Iterable[pa.RecordBatch], chunk_rows: int, chunk_bytes: int, large_max: int
 ) -> Iterator[pa.RecordBatch]:
-    """Sorted blocks, no order of which is split, as chunks of at least `chunk_rows` except the last; up to `large_max`
-    of them may have fewer, because they have `chunk_bytes` or more."""
+    """Sorted blocks, which do not split an order, as chunks of at least `chunk_rows` except the last; up to `large_max`
+    of them may have fewer rows if they reach `chunk_bytes`."""
     pending_blocks: list[pa.RecordBatch] = []
     rows = size = 0
     for block in blocks:

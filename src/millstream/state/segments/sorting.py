@@ -1,11 +1,10 @@
-"""Sorts rows by hash, or by numbers below a bound, faster than a general sort.
+"""Sorts rows by hash, or by bounded numbers, faster than a general sort.
 
-Orders are hashes and evenly distributed: their upper 16 bits alone bring rows almost into order. numpy sorts 16-bit
-numbers by radix, in two passes over them; a comparison sort then orders the short runs of neighbouring rows that are
-left. Both steps are stable, so the result is stable for any numbers; if they are not evenly distributed, the sort is
-slow but correct.
+Orders are evenly distributed hashes: sorting by their upper 16 bits almost sorts the rows. numpy sorts 16-bit numbers
+by radix, in two passes; a comparison sort then orders the remaining short runs. Both steps are stable, so the result is
+stable for any numbers; if they are not evenly distributed, the sort is slow but correct.
 
-Numbers with a known bound are sorted by radix alone, 16 bits at a time from the lowest: most need two passes.
+Numbers with a known bound are sorted by radix alone, 16 bits at a time from the lowest; this mostly takes two passes.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _RUNS_MAX = 64
 
 
 def ascending(orders: UInt64s) -> Int64s:
-    """The positions of the rows by order; stable, as a stable `argsort`.
+    """The positions of the rows by order, like a stable `argsort`.
 
     >>> ascending(np.array([7, 3, 7, 1], dtype=np.uint64)).tolist()
     [3, 1, 0, 2]

@@ -1,8 +1,8 @@
 """A version of a table: its segments, oldest first, and the key groups for which each is live.
 
-A `SegmentRef` names a file and the range of key groups for which it is live. One file may be named by several
-refs with disjoint ranges. Rescaling needs no more (`refs_for` clips the ranges, no file is rewritten), and compaction
-can replace a file a few key groups at a time.
+A `SegmentRef` names a file and the range of key groups for which it is live. One file may be named by several refs with
+disjoint ranges. So rescaling only clips ranges (`refs_for`) without rewriting files, and compaction can replace a file
+a few key groups at a time.
 
 A key group may be too large for that, so its keys are divided into `SLICES` by the top bits of their hashes, and a ref
 may begin or end within a group. Numbered through all groups, slices are *places*: the live range is a range of places.
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 SLICES = 1 << 16
-"""The number of slices of a key group, by the upper 16 of the 48 hash bits in an order."""
+"""The number of slices of a key group, from the upper 16 of the 48 hash bits in an order."""
 
 _ORDER_SHIFT = 32
 
@@ -64,7 +64,7 @@ class SegmentRef:
     rows: int
     file_bytes: int
     due_min_ms: int = NEVER_MS
-    # The first slice of the first group, and the slice of the last group before which the range ends.
+    # The first slice of the first group, and the exclusive end slice of the last group.
     slice_start: int = 0
     slice_stop: int = SLICES
     file_slice_start: int = 0
@@ -116,7 +116,7 @@ class SegmentRef:
         return len(live) * self.file_bytes // len(self.file_places)
 
     def clipped(self, groups: range) -> SegmentRef | None:
-        """This ref clipped to `groups`; None if it has none of them."""
+        """This ref clipped to `groups`; None if they are disjoint."""
         return self._clipped(places_of(groups))
 
     def of_file_places(self, places: range) -> SegmentRef:
@@ -128,7 +128,7 @@ class SegmentRef:
         )
 
     def without(self, places: range) -> list[SegmentRef]:
-        """This ref without `places`: itself, one or two parts of it, or nothing.
+        """This ref without `places`: unchanged, one or two parts, or nothing.
 
         >>> [part.groups for part in SegmentRef("f", 1, 0, 9, 0, 9, 1, 1).without(places_of(range(3, 5)))]
         [range(0, 3), range(5, 9)]
@@ -192,7 +192,7 @@ def merge_versions(versions: Iterable[Sequence[SegmentRef]]) -> Refs:
 
 
 def coalesced(refs: Sequence[SegmentRef]) -> Refs:
-    """The same version with adjacent ranges of one file joined into one ref, where age permits.
+    """The same version with adjacent ranges of one file joined into one ref, where the order by age allows it.
 
     Without this, every change of parallelism would add refs.
     """

@@ -2,8 +2,8 @@
 
 A manifest stores one `OperatorAccount` per operator under `states[uid]`: its event time, an account per subtask
 (`SubtaskAccount`: versions of tables, timers, windows, loops), an account per function (`FunctionAccount`: lists of
-operator state), a source's data about its splits other than their positions, and the output that a sink defers to a
-later epoch. Tasks send accounts in their acknowledgements and receive them in the next epoch's spec.
+operator state), a source's split data other than positions, and the output that a sink defers to a later epoch. Tasks
+send accounts in their acknowledgements and receive them in the next epoch's spec.
 
 The stored form follows from the types (`json_records`): an object with a field per attribute; attributes that equal
 their default are omitted. Invariants: reading an account and writing it again yields the same JSON, and writing an
@@ -56,7 +56,8 @@ _VALUE_CHARACTERS_MAX = 200
 class AccountReader:
     """Reads accounts of one epoch; StoreDamagedError names the operator and the field that cannot be read.
 
-    Thousands of subtasks have the same schemas, and most splits only a subtask: equal accounts are parsed once.
+    Thousands of subtasks have the same schemas, and most splits store only their subtask, so equal accounts are parsed
+    once.
 
     >>> AccountReader().subtask({"wake_ms": 7}, "count").wake_ms
     7
@@ -163,7 +164,7 @@ class StoredTables:
 @dataclass(frozen=True)
 class ListSchema:
     """The types of an entry's items beyond the Arrow type of their column: the declared type, the version of the
-    serialiser that wrote them, and the type of a map's keys. Entries of older versions have none of these."""
+    serialiser that wrote them, and the type of a map's keys. Entries of older versions lack these fields."""
 
     declared: Any = None
     version: int | None = None
@@ -191,7 +192,7 @@ class ListEntry:
 
 @dataclass(frozen=True)
 class LoopTail:
-    """Records fed back in a loop: their number, their type, and their blocks, if there are any."""
+    """Records fed back in a loop: their number, their type, and their blocks, if any."""
 
     records: int
     type: str
@@ -201,15 +202,15 @@ class LoopTail:
 @dataclass(frozen=True)
 class SubtaskAccount:
     """One subtask's description of its state. Many fields: the stored form has one for each kind of state that any
-    operator may have; most operators set a few.
+    operator may have; most operators set only a few.
 
     `tables` are the tables of its key groups; `broadcast` the tables that subtask 0 stores for all. `elements_numbered`
-    and `rows_numbered` are the next sequence numbers of list elements and of buffered join rows. At `wake_ms` a
-    processing-time timer is due. Windows: `windows_ms` describes windows identified by number, `by_clock` whether they
-    are in processing time (absent in accounts of older versions), `windows` the windows of a join, `pane_ms` the length
-    and offset of panes, `fired_ms` up to which time processing-time windows have fired. Operators that hold event time
-    in mid-stream set `time`, the tail of a loop sets `loop`, and its head sets `holds`: whether event time waits for
-    it.
+    and `rows_numbered` are the next sequence numbers of list elements and of buffered join rows. `wake_ms` is when the
+    next processing-time timer is due. Windows: `windows_ms` describes windows identified by number, `by_clock` whether
+    they are in processing time (absent in accounts of older versions), `windows` the windows of a join, `pane_ms` the
+    length and offset of panes, `fired_ms` the time up to which processing-time windows have fired. Operators that hold
+    event time in mid-stream set `time`, the tail of a loop sets `loop`, and its head sets `holds`: whether event time
+    waits for it.
     """
 
     tables: Annotated[StoredTables | None, Flat({"versions": "tables"})] = None
@@ -302,7 +303,7 @@ _Split = Annotated[SplitAccount, Form(_split_to_json, AccountReader.split)]
 
 @dataclass(frozen=True)
 class RecordedFile:
-    """A file of recorded input, with the length and checksum that prove it complete."""
+    """A file of recorded input, with the length and checksum that prove its completeness."""
 
     file: str
     bytes: int
@@ -343,7 +344,7 @@ class OperatorAccount:
 
     @property
     def event_time(self) -> int:
-        """Its watermark, or the minimum watermark if there is none."""
+        """Its watermark, or the minimum watermark if it has none."""
         return MIN_WATERMARK if self.watermark is None else self.watermark
 
     @property

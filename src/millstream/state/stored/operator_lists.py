@@ -1,7 +1,7 @@
 """The stored form of operator state, and its redistribution when the parallelism changes.
 
-A list of one subtask is one Arrow column, and so is its copy of a map, as pairs. In the manifest it is an *entry*
-(`accounts.ListEntry`): its description, and its bytes (small) or the file they are in (large). Files lie under
+A list of one subtask is one Arrow column; so is its copy of a map, as pairs. In the manifest it is an *entry*
+(`accounts.ListEntry`): its description, and its bytes if small, else the file that holds them. Files are stored under
 `segments/`, so that they are retained as long as a manifest names them.
 
     {"mode": "split", "type": "int64", "declared": "LONG", "items": 3, "bytes": 328, "sha256": "…", "inline": "…"}
@@ -74,7 +74,7 @@ def shares(counts: Sequence[int], parallelism: int) -> list[list[Slice]]:
 
 
 def _run(counts: Sequence[int], first: int, end: int) -> list[Slice]:
-    """The slices that make up the items `[first, end)` of all lists in a row."""
+    """The slices that make up the items `[first, end)` of all concatenated lists."""
     slices: list[Slice] = []
     begins = 0
     for subtask, count in enumerate(counts):
@@ -136,8 +136,8 @@ class StoredLists:
         return {} if account is None else account.lists
 
     def share(self, name: str, mode: ListMode, subtask: int, parallelism: int) -> list[tuple[ListEntry, Slice]]:
-        """The parts of a list that `subtask` of `parallelism` restores: all items (union), or its share; of a map, one
-        copy: its own, or that of another subtask, in turn."""
+        """The parts of a list that `subtask` of `parallelism` restores: all items (union), or its share; for a map one
+        copy, its own or, in turn, another subtask's."""
         entries = self.entries(name)
         if mode == "broadcast":
             owner = subtask % max(len(entries), 1)
@@ -149,7 +149,7 @@ class StoredLists:
 
 
 def stored_type(codec: StateCodec) -> str:
-    """The type of a list as an entry names it."""
+    """The type of a list as named in an entry."""
     return _PICKLED if codec.is_pickled else str(codec.arrow_type)
 
 
@@ -198,8 +198,8 @@ def entry_of(
 def column_of(
     parts: Sequence[tuple[ListEntry, Slice]], store: Store, what: str, changes: ValueChanges | None = None
 ) -> pa.Array | None:
-    """The items of all parts as one column, None when there is none. `what` names the state in errors. `changes`
-    converts each part to the declared type; without it the parts are returned as they were saved."""
+    """The items of all parts as one column, None without items. `what` names the state in errors. `changes` converts
+    each part to the declared type; without it the parts are returned as they were saved."""
     columns = []
     for entry, part in parts:
         column = _read(entry, store, what).slice(part.start, part.stop - part.start)
@@ -229,8 +229,7 @@ def _read(entry: ListEntry, store: Store, what: str) -> pa.Array:
         with pa.ipc.open_stream(data) as reader:
             batches = list(reader)
         for batch in batches:
-            # Checksums prove nothing to a reader of an untrusted store, and Arrow ends a process that it leads beyond
-            # its memory.
+            # In an untrusted store checksums prove nothing, and offsets outside the buffer would crash Arrow.
             batch.validate(full=True)
         column = pa.concat_arrays([batch.column(0) for batch in batches])
         if len(column) != entry.items or (entry.mode == "broadcast" and not pa.types.is_struct(column.type)):

@@ -1,9 +1,8 @@
-"""Description of the states that may be queried by name, written by tasks so that a reader needs no program.
+"""Describes the states that can be queried by name; written by tasks, so that readers do not need the program.
 
 An operator's account has `queryable` next to the versions of its tables: for each name the state, its kind, and the
-declared types of key and value. For windows it also records the form of their contents, the window parameters, and
-the result types of ready aggregates. Functions of the user's are never stored. Manifests of older versions have no
-such part.
+declared types of key and value. For windows it also records the form of their contents, the window parameters, and the
+result types of built-in aggregates. User functions are never stored. Manifests of older versions lack this field.
 """
 
 from __future__ import annotations
@@ -31,17 +30,17 @@ WINDOW_STATES = {PANES: table_names.PANES, NUMBERED: WINDOW_VALUES, PLACES: WIND
 
 @dataclass(frozen=True)
 class Queryable:
-    """A state that can be queried by a name of its own.
+    """A state that can be queried under its own name.
 
-    `kind` is value, list, map, reducing, aggregating or window. `key` and `value` are written types; the value of an
-    aggregating state and of a window is that of the accumulator (or of a record). For windows, `form` is how they are
+    `kind` is value, list, map, reducing, aggregating or window. `key` and `value` are written types; the value type of
+    an aggregating state and of a window is the type of the accumulator (or record). For windows, `form` is how they are
     stored, `windows` has the fields of a `PaneWindows`, `contents` is reduced, aggregated, ready, records or timed
-    records, and `measures` lists the ready aggregates: name, kind, argument types, n. For tables, `form` is how they
+    records, and `measures` lists the built-in aggregates: name, kind, argument types, n. For tables, `form` is how they
     are stored; `columns` are their names and written types, and `primary_key` names the key columns. `archived_by` is
-    the column by whose time rows move from the state to an archive: "" for processing time, None without an archive.
-    For a table with an archive, `births` holds since when each column exists: "" for the beginning. A column that
-    was dropped and added again is a new column, even though archived files know its name. Many fields: each is one that
-    accounts may have.
+    the column that determines when rows are archived: "" for processing time, None without an archive. For a table with
+    an archive, `births` holds the time when each column was added: "" if it always existed. A column that was dropped
+    and added again is a new column, even though archived files know its name. Many fields: each corresponds to a field
+    of accounts.
     """
 
     state: str
@@ -79,7 +78,8 @@ class Queryable:
         return PaneWindows(*self.windows)
 
     def typed_measures(self) -> tuple[BoundAggregate, ...]:
-        """The ready aggregates, as far as results need them; arguments of untyped streams have no types."""
+        """The built-in aggregates, with the attributes that results need; arguments of untyped streams have no
+        types."""
         return tuple(
             BoundAggregate(
                 name, kind, tuple(AggregateArgument(None if t is None else type_from(t, name), 0) for t in types), n

@@ -1,8 +1,8 @@
 """Python values of a state ↔ one Arrow column, by the type its descriptor declares.
 
 A typed state is a column of that type, so that it can be queried and evolved; an untyped one is a column of pickles,
-which is logged once, or of bytes from a user's serialiser. The value a function reads back never depends on whether
-an epoch ended in between: a value that would change on its way through Arrow (a float32, a tuple declared as a row) is
+which is logged once, or of bytes from a user's serialiser. The value a function reads back never depends on whether an
+epoch ended in between: a value that a round trip through Arrow would change (a float32, a tuple declared as a row) is
 converted when it is set.
 
 A codec unpickles only with an `open_pickle` that allows it. Tasks use `task_codec`; readers' codecs refuse.
@@ -57,7 +57,7 @@ class StateCodec:
         self.version: int | None = None if serializer is None else serializer.version
         typed = serializer is None and type_info is not None and arrow_type(type_info) is not None
         self._type_info = type_info if typed else None
-        # A tuple of one field: nested, so that None and rows are ordinary values of one column.
+        # Nested in a tuple of one field, so that None and rows are ordinary values of one column.
         self._wrapped = Types.TUPLE([type_info]) if typed and type_info is not None else None
         # Rows and tuples with fields are structs in a state and columns in a stream.
         self._is_nested = typed and pa.types.is_struct(self.arrow_type) and self.arrow_type.num_fields > 0
@@ -65,7 +65,7 @@ class StateCodec:
         if self.is_pickled and what not in _ANNOUNCED:
             _ANNOUNCED.add(what)
             _LOG.info("%s has no declared type: its values are pickled. Declare one to query and evolve it", what)
-        # Values of exactly this Python type need no conversion; None: there is no such type.
+        # Values of exactly this Python type need no conversion; None if all need it.
         self.exact = None if self._type_info is None else _EXACT.get(self._type_info.notation)
         self._exact_fields = None if self._type_info is None else _exact_fields(self._type_info)
         # Pairs of exactly these Python types need no conversion.
@@ -109,7 +109,7 @@ class StateCodec:
             ) from error
 
     def encode_settled(self, values: list[Any]) -> pa.Array:
-        """As `encode`, for values returned by `settle` that are not None: plain values need no second conversion."""
+        """As `encode`, for non-None values returned by `settle`: plain values need no second conversion."""
         try:
             if self.exact is not None:
                 return pa.array(values, self.arrow_type)
@@ -118,12 +118,12 @@ class StateCodec:
                 columns = zip(zip(*values, strict=True), fields, strict=True)
                 return pa.StructArray.from_arrays([pa.array(c, field.type) for c, field in columns], fields=fields)
         except (pa.ArrowException, OverflowError, TypeError, ValueError):
-            pass  # for example a number too large for its type: the slow path names it
+            pass  # for example a number too large for its type; the slow path names it
         return self.encode(values)
 
     def decode(self, column: pa.Array, version: int | None = None) -> list[Any]:
         """The column as values; PickledValueError for pickles that this codec does not open. `version` is the version
-        of the serialiser that wrote the column, if it is not the current one."""
+        of the serialiser that wrote the column, if not the current one."""
         try:
             return self._decoded(column, version)
         except PickledValueError as error:

@@ -1,5 +1,4 @@
-"""The names of tables and files in which operators store state of their own, as opposed to states that functions
-declare.
+"""The names of tables and files in which operators store their own state, as opposed to states declared by functions.
 
 A manifest distinguishes tables by name alone, so writers and readers of a table both take its name from here. `KINDS`
 maps each name to the kind of state that readers report.
@@ -55,7 +54,7 @@ PROCESSING_TIMERS = "processing timers"
 WINDOW_EVENT_TIMERS = "window event timers"
 WINDOW_PROCESSING_TIMERS = "window processing timers"
 
-PANES = "panes"  # windows of ready aggregates: the accumulators of each pane
+PANES = "panes"  # windows of built-in aggregates: the accumulators of each pane
 WINDOW_VALUES = "window values"  # fixed windows with a custom fold: one value per window, by the window's number
 WINDOW_CONTENTS = "window contents"  # all other windows, by place
 MERGING_WINDOWS = "merging windows"  # which windows of a key have merged
@@ -78,17 +77,17 @@ OVER_ROWS = "rows around rows"  # OVER: rows that wait for their time, and rows 
 OVER_TOTALS = "totals of rows"  # OVER: the accumulators of each partition since its first row
 UPSERTED_ROWS = "upserted rows"  # of a table of upserts: the last row of each key
 LOOKUP_RESULTS = "looked up rows"  # of a lookup join of a table that changes: the rows found for each row
-SINK_ROWS = "rows of the sink"  # the rows of a query under one key of a sink, in order of arrival
+SINK_ROWS = "rows of the sink"  # the rows of a query under one key of a sink, in arrival order
 MATERIALISED_ROWS = "rows of the table"  # of a materialised table: by primary key, or by row
 ARCHIVED_FILES = "archived files"  # of a table with an archive: the files of archived rows, by key and version
 ARCHIVED_REMOVALS = "archived removals"  # and keys deleted after their rows were archived, with the last version
 TABLE_SESSIONS = "table sessions"  # SESSION of a table: the accumulators of each session, by its start
-ROLLED = "result"  # the current result of an aggregate that emits one per record
+ROLLED = "result"  # the current result of an aggregate that emits a result per record
 LOOP = "loop"  # records in the feedback edge
 RECORDED_INPUT = "recorded input"  # the input of a source in a job that records it
 
 BROADCAST_KEY = "broadcast"
-"""All entries of a broadcast state are rows of this one key."""
+"""All entries of a broadcast state are rows of this key."""
 
 TIMERS, JOIN_ROWS, TABLE_ROWS = "timers", "join rows", "table rows"
 KINDS = {

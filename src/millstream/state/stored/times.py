@@ -14,7 +14,7 @@ __all__ = ["EventTimeState"]
 
 @dataclass(frozen=True)
 class EventTimeState:
-    """Event-time state of one split or subtask: its watermark, when it last had records, its generator's state.
+    """Event-time state of one split or subtask: its watermark, the time of its last records, its generator's state.
 
     >>> state = EventTimeState(watermark=40, active_ms=1_000)
     >>> state.effective_watermark(timeout_ms=500, now_ms=1_499)
@@ -31,7 +31,7 @@ class EventTimeState:
     generator: Any = None
 
     def effective_watermark(self, timeout_ms: int | None, now_ms: int) -> int:
-        """Its watermark, or IDLE_WATERMARK when it had no records for `timeout_ms`."""
+        """Its watermark, or IDLE_WATERMARK if it had no records for `timeout_ms`."""
         quiet = timeout_ms is not None and self.active_ms is not None and now_ms - self.active_ms >= timeout_ms
         return IDLE_WATERMARK if quiet or self.marked_idle else self.watermark
 

@@ -1,12 +1,12 @@
 """The changes a task makes to a table in one epoch, collected in bulk and written as one segment.
 
-Puts, deletes and clears arrive as whole columns, in the order they are made. Sorting is deferred: `rows` resolves them,
-once, to the surviving changes (the last change of every row, except changes voided by a later clear) in the order of a
-segment, and `write` writes these to the store. Columns of another type than the layout's are rejected; the previous
-content of the table is never read.
+Puts, deletes and clears arrive as whole columns, in order. Sorting is deferred: `rows` resolves them, once, to the
+surviving changes (the last change of every row, except changes voided by a later clear) in the order of a segment, and
+`write` writes these to the store. Columns whose type differs from the layout's are rejected; the previous content of
+the table is never read.
 
 Changes are held in memory, so their collector may pass a callback (`overflow`) that is called when they exceed a number
-of bytes, to write them and start new ones.
+of bytes, to write them and start over.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from millstream.storage.store import Store
 __all__ = ["CHANGED_BYTES_MAX", "TableChanges"]
 
 CHANGED_BYTES_MAX = 96 << 20
-"""The bound of changes in memory, in bytes; sorting and writing takes as many again."""
+"""The bound of changes in memory, in bytes; sorting and writing needs as much again."""
 
 _FILE_BYTES = 2_300
 """The approximate overhead of a segment: schema, footers, padding."""
@@ -83,11 +83,11 @@ class TableChanges:
         self._add(PUT, keys, subs, columns)
 
     def delete(self, keys: KeyColumn, *, subs: pa.Array | None = None) -> None:
-        """Remove the row of every key (and sub), whether there is one or not."""
+        """Remove the row of every key (and sub), whether it exists or not."""
         self._add(DELETE, keys, subs, {})
 
     def clear(self, keys: KeyColumn) -> None:
-        """Remove all rows of every key, whatever their subs."""
+        """Remove all rows of every key, of any sub."""
         if self.layout.sub_type is None:
             self._add(DELETE, keys, None, {})
         else:
@@ -101,7 +101,7 @@ class TableChanges:
         return self._rows
 
     def settle(self) -> pa.RecordBatch | None:
-        """The surviving changes since the last call, sorted as in a segment; None if there are none."""
+        """The surviving changes since the last call, sorted as in a segment; None without changes."""
         fresh = self._batches[self._sorted_count :]
         if not fresh:
             return None
@@ -120,7 +120,7 @@ class TableChanges:
     def write(
         self, store: Store, name: str, epoch: int, groups: range, *, chunk_rows: int = CHUNK_ROWS
     ) -> SegmentRef | None:
-        """Write the surviving changes as the segment `name` of `epoch`, durably; None if there are none."""
+        """Write the surviving changes as the segment `name` of `epoch`, durably; None without changes."""
         if not self._batches:
             return None
         if self._rows is not None:

@@ -3,7 +3,7 @@
 The due time is a column, and the footer records the earliest and latest of every chunk, so an epoch without due rows
 reads only footers. A due row of one segment counts only if no newer segment changed it: candidates are selected by time
 and then looked up in the newer layers. Rows that were fired and deleted stay in their segment until compaction; a
-caller that knows that no row is left up to some time passes it (`after_ms`), and these rows cost nothing.
+caller that knows that no row remains up to some time passes this time (`after_ms`), and these rows cost nothing.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def due_changes(
 ) -> list[pa.RecordBatch]:
     """As `due_rows`, by layer and oldest first, including rows changed in a newer layer, for callers that select the
     newest change themselves. Only for tables in which the due time of a row never changes and rows are removed by
-    expiry alone: otherwise a change that is not due would hide one that is."""
+    expiry alone: otherwise a change that is not due would hide a due one."""
     _check_has_due(layout)
     by_layer = []
     for layer in layers:
@@ -77,8 +77,8 @@ def _joined(pieces: list[pa.RecordBatch], layout: TableLayout) -> pa.RecordBatch
 def earliest_due(layers: Sequence[Layer], layout: TableLayout, now_ms: int, after_ms: int | None) -> int | None:
     """The smallest due time of a live row, above after_ms.
 
-    Chunks are tried in the order of their earliest possible time, until no chunk can have an earlier one than the
-    minimum so far: usually one chunk, and in it the first row, is all that is read.
+    Chunks are tried in the order of their earliest possible time, until no chunk can have an earlier time than the
+    minimum so far. Usually only the first row of one chunk is read.
     """
     _check_has_due(layout)
     lower_ms = _BEFORE_ALL_MS if after_ms is None else after_ms

@@ -1,8 +1,8 @@
 """The first rows of keys by sub order, without reading the others.
 
 A key may have a million rows. Each layer contributes a few, from the start of the search; the **horizon** of a key is
-the sub up to which all layers were read, so nothing is missing below it. If deleted rows fill it, the search continues
-after the horizon, with more rows at a time.
+the sub up to which all layers were read, so no row is missing below it. If all rows below it are deleted, the search
+continues after the horizon, with more rows at a time.
 
 Invariant: the result is a prefix of each key's live rows, as returned by a scan.
 """
@@ -30,7 +30,7 @@ def first_rows(
     layers: Sequence[Layer], layout: TableLayout, keys: KeyColumn, begins: Int64s, count: int, now_ms: int
 ) -> pa.RecordBatch:
     """The first `count` live rows of each key whose sub is not below its `begins`, with the `position` of the key in
-    `keys`, sorted by (position, sub). Requires subs with an order of their own."""
+    `keys`, sorted by (position, sub). Requires subs that are their own sort order."""
     probe = Probe.of(keys, layout)
     begins, missing = begins[probe.positions], np.full(len(probe), count)
     pieces, owners = [pa.RecordBatch.from_pylist([], schema=layout.schema)], [np.empty(0, dtype=np.int64)]
@@ -57,7 +57,7 @@ def _seen(
     layers: Sequence[Layer], layout: TableLayout, probe: Probe, pending: Int64s, begins: Int64s, step: int
 ) -> tuple[pa.RecordBatch, Int64s, Int64s]:
     """The newest change of every row among the first `step` rows of each layer, by key and sub; the key of each; and
-    for every key the sub up to which nothing is missing."""
+    for every key the sub up to which no row is missing."""
     is_open = np.zeros(len(probe), dtype=np.bool_)
     is_open[pending] = True
     horizons = np.full(len(probe), _END)

@@ -1,7 +1,7 @@
-"""The rows of one key, of any number: single ones by sub, or all of them in pieces.
+"""The rows of one key, however many: single rows by sub, or all rows in pieces.
 
 A key's rows are contiguous, so each layer has one *run* of them. The runs are located once; after that a row costs one
-binary search per layer, without arrays, and a piece costs its own rows. No cost grows with the size of the key.
+binary search per layer, without arrays, and a piece costs only its rows. Costs do not grow with the size of the key.
 
 Invariant: `find` returns the same row as `TableView.get_pairs`, and the pieces together equal `TableView.scan_keys`.
 """
@@ -55,7 +55,7 @@ class KeyRows:
         return self._find(sub_order, lambda chunk, row: bool(chunk.batch.column("sub")[row].as_py() == stored_sub))
 
     def find_encoded(self, sub: pa.Array) -> tuple[Chunk, int] | None:
-        """As `find`, for the one sub of a column."""
+        """As `find`, for the sub in a column of one row."""
         sub_order = self._layout.sub_orders(sub).item(0)
         return self._find(sub_order, lambda chunk, row: same(chunk.batch.column("sub").slice(row, 1), sub).item(0))
 
@@ -77,7 +77,7 @@ class KeyRows:
         """All live rows in the order of subs, in pieces of about `rows_max` rows per layer."""
         places = [run.start for run in self._runs]
         while pending := [at for at, run in enumerate(self._runs) if places[at] < run.stop]:
-            # Up to the horizon, this piece has all rows of all layers.
+            # This piece has all rows of all layers up to the horizon.
             horizon = min(self._runs[at].orders[min(places[at] + rows_max, self._runs[at].stop) - 1] for at in pending)
             slices = []
             for at in reversed(pending):  # oldest first, as resolution requires

@@ -1,8 +1,8 @@
 """A map with very many entries that is not loaded: single entries and pieces are read from the store on demand.
 
 `StoredEntries` are the stored entries of one map. `LargeMap` is the map as a function sees it: the stored entries,
-overlaid by the function's changes. It shows the map as it was when it was created, as the dictionary of a small map
-does: a function that changes the state while iterating sees none of its changes.
+overlaid by the function's changes. It is a snapshot of the map at its creation, like the dictionary of a small map: a
+function that changes the state while iterating does not see its changes.
 
 The size of a piece is bounded in bytes, by the average size of rows. Memory does not grow with the map, and reading one
 entry costs the same in a map of thousands and in one of millions.
@@ -55,7 +55,7 @@ class StoredEntries:
     def _find(self, map_key: Any) -> Any:
         kind: Any = type(map_key)
         if map_key is None and self._rows.has_ordered_sub:
-            return None  # no table of this key type contains it
+            return None  # a table of this key type cannot contain it
         if self._locate is None or kind is not self._key.exact:
             match = self._rows.find_encoded(self._key.encode([map_key]))
             return match if match is not None else self._find_older_form(map_key)
@@ -88,7 +88,7 @@ class StoredEntries:
             yield keys, values
 
     def _without_older_forms(self, keys: list[Any], values: list[Any], subs: pa.Array) -> tuple[list[Any], ...]:
-        """Filters duplicate rows of a key, left by older versions, to the one that `get` returns."""
+        """Reduces duplicate rows of a key, left by older versions, to the row that `get` returns."""
         are_settled = same(subs, self._key.encode(keys))
         if are_settled.all():
             return keys, values

@@ -9,10 +9,10 @@ Rows are sorted by
 
     order      uint64: the key group in the top 16 bits, then the top 48 bits of the hash
     rest       uint16: the other 16 bits of the hash
-    key        groups keys with one hash, each key's rows in one run
+    key        groups keys with the same hash: each key's rows are one run
     sub_order  int64: a 64-bit number or time itself, or the hash of any other sub
 
-so that one binary search over plain integers locates a key, a second one the row of a sub, and a range of key
+so that one binary search over plain integers locates a key, a second one locates the row of a sub, and a range of key
 groups is a range of rows. Invariant: `order` and `rest` together are the key's hash and group, without loss, so a scan
 can restore the hashes. A layout never reads a file; `segment` checks files against it.
 """
@@ -57,7 +57,7 @@ PUT, DELETE, CLEAR = 0, 1, 2
 """The kinds of change, as stored."""
 
 NEVER_MS = 2**63 - 1
-"""The due or expiry time of a row without one."""
+"""The due or expiry time of a row that is never due or never expires."""
 
 FIRST_SUB = -(2**63)
 """The sub order of a CLEAR, which sorts before all other rows of its key."""
@@ -69,7 +69,7 @@ class OlderRows(Protocol):
     """Converts rows of segments written with another schema to rows of the table (`past`)."""
 
     def entry_of(self, footer: Mapping[str, Any], epoch: int) -> int:
-        """The schema number of a segment of `epoch`; an error if its footer describes other rows than that schema."""
+        """The schema number of a segment of `epoch`; an error if its footer does not match that schema."""
 
     def present(self, rows: pa.RecordBatch, start: int, schema: pa.Schema) -> pa.RecordBatch:
         """Rows saved with the schema number `start`, converted to the columns of `schema`."""
@@ -140,7 +140,7 @@ class TableLayout:
         return groups
 
     def sub_orders(self, subs: pa.Array) -> Int64s:
-        """The sub order of every sub: equal for equal subs, and sorted as the subs for ordered types."""
+        """The sub order of every sub: equal for equal subs, and sorted like the subs for ordered types."""
         assert self.sub_type is not None
         if subs.type != self.sub_type:
             raise TypeMismatchError(
@@ -180,7 +180,7 @@ def orders_of(hashes: Int64s, max_parallelism: int) -> UInt64s:
 
 
 def rests_of(hashes: Int64s) -> UInt16s:
-    """The bits of every hash that are not in its order."""
+    """The bits of every hash that its order lacks."""
     return hashes.view(np.uint64).astype(np.uint16)
 
 

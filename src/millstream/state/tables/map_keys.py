@@ -1,15 +1,15 @@
-"""The keys of maps: of a `MapState`, a broadcast state, a map of operator state.
+"""The keys of maps: `MapState`, broadcast state, maps in operator state.
 
 They follow the one rule of equality (`keys.key_columns`): values that are one key of a stream are one key of a map, in
 memory and in the store. So keys are settled when they are passed and when they are read (`state.keys.settled_keys`).
-Keys without a declared type are stored as pickles. Equal ones have equal bytes because settled keys are pickled, with
-sets in a fixed order: Python's own depends on how a set was built, and on the process.
+Keys without a declared type are stored as pickles. Equal keys have equal bytes because settled keys are pickled, with
+sets in a fixed order: Python's order depends on how a set was built, and on the process.
 
 Versions before this rule pickled such keys unsettled: 1.0 and True may be stored where 1 is meant, and sets in any
 order. Lookups find these rows (a set only if it was stored in the current order), newer rows override them, and
 removing a key removes them too.
 
-Decimals of any size are stored as strings, of which one value has many: 1, 1.0, 1E+0. Settled ones have one. Earlier
+Decimals of any size are stored as strings, and a value has many: 1, 1.0, 1E+0. A settled value has only one. Earlier
 versions stored them unsettled; lookups find such rows up to `_PLACES_MAX` decimal places.
 """
 
@@ -129,7 +129,7 @@ def _to_pickle(map_key: Any) -> Any:
 
 
 def entries_of(table: StateTable, key: Any, rows: list[tuple[Any, Any]]) -> dict[Any, Any]:
-    """The entries of a map from its rows. Of duplicate rows of a key, left by older versions, the one in the settled
+    """The entries of a map from its rows. Of duplicate rows of a key, left by older versions, the row in the settled
     form counts."""
     entries = dict(rows)
     if len(entries) == len(rows):

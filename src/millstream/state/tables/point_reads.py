@@ -1,10 +1,10 @@
 """Reads one key at a time from a view that stays open, for query servers.
 
-The same search as `lookup`, without arrays: the hash in plain integers (the arithmetic of `hashing_reference` for
-short keys, inlined), the chunk by `bisect` over its fences, the row by `bisect` over a memory view of its orders
-(`searchsorted` would convert the target to a numpy number). Values of plain columns are read from numpy, because
-Arrow's scalars cost several times the search. Invariant: `get(key)` equals `TableView.get` for a column of that one
-key, and `get_subs(key)` equals `TableView.scan_keys`.
+The same search as `lookup`, without arrays: it computes the hash in plain integers (the arithmetic of
+`hashing_reference` for short keys, inlined), locates the chunk by `bisect` over the fences, and the row by `bisect`
+over a memory view of its orders (`searchsorted` would convert the target to a numpy number). Values of plain columns
+are read from numpy, because Arrow's scalars cost several times the search. Invariant: `get(key)` equals `TableView.get`
+for a column of only that key, and `get_subs(key)` equals `TableView.scan_keys`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
 
 def reads_points(kind: pa.DataType | None) -> bool:
-    """Whether keys of this type support point reads: untyped keys, whole numbers, text, bytes."""
+    """Whether keys of this type support point reads: untyped keys, whole numbers, strings, bytes."""
     t = pa.types
     return kind is None or t.is_signed_integer(kind) or t.is_string(kind) or t.is_binary(kind)
 

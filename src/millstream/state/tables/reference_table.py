@@ -1,8 +1,8 @@
 """Reference implementation of a table as one dictionary.
 
-Tests compare segments with it. It has the changes of `TableChanges` and the queries of `TableView`, one row at a
-time, over plain Python values. A random test drives both and compares every result. It has no hashes, orders, files or
-epochs: a test copies it where the real store would commit.
+Tests compare segments with it. It has the changes of `TableChanges` and the queries of `TableView`, one row at a time,
+over plain Python values. A random test drives both and compares every result. It has no hashes, orders, files or
+epochs: a test copies it when the real store would commit.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def _pairs(keys: KeyColumn, subs: pa.Array | None) -> list[tuple[Any, Any]]:
 
 
 def identity(value: Any) -> Any:
-    """A hashable form in which exactly the same values are equal: NaN is NaN, 0.0 is -0.0."""
+    """A hashable form that is equal for exactly the same values: NaN equals NaN, and 0.0 equals -0.0."""
     if isinstance(value, float):
         return ("nan",) if value != value else value + 0.0
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""One state of one operator in one subtask, for one epoch: a view of the last version, and the changes to it.
+"""One state of an operator in one subtask and epoch: a view of the last version, and the changes to it.
 
 State handles (`runtime.keyed.states`) hold the Python values that functions read and set; a `StateTable` exchanges them
 with the store: bulk reads of many keys at once, and at the end of the epoch one segment with all changes.
@@ -46,7 +46,7 @@ from millstream.storage.names import segment_name
 
 __all__ = ["StateTable", "TableSetting", "last_versions"]
 
-# Looking a key up in one more segment costs at most about as much as writing this many rows.
+# Looking up a key in another segment costs at most about as much as writing this many rows.
 _ROWS_PER_LOOKUP = 8
 
 
@@ -126,7 +126,7 @@ class StateTable:
         self.debt_bytes = 0
 
     def settle(self) -> None:
-        """Make the changes of this epoch so far visible to reads."""
+        """Make the changes so far in this epoch visible to reads."""
         rows = self.changes.settle()
         if rows is not None:
             self.view = self.view.above(rows)
@@ -191,7 +191,7 @@ class StateTable:
 
     @property
     def row_bytes(self) -> int:
-        """The approximate size of a stored row in bytes; 0 if there is none."""
+        """The approximate size of a stored row in bytes; 0 if the table is empty."""
         refs = self.view.refs
         rows = sum(ref.rows for ref in refs)
         return sum(ref.file_bytes for ref in refs) // rows if rows else 0
@@ -282,7 +282,8 @@ class StateTable:
 
     def _merged_unwritten(self) -> tuple[Refs, int, int] | None:
         """Take the first step of compaction with the changes in memory, if it would merge all of them right after
-        writing: their segment would be synced or uploaded, and named by no version. None if not applicable."""
+        writing: their segment would be synced or uploaded without being named by any version. None if not
+        applicable."""
         if not self.changes:
             return None
         setting = self._setting
@@ -308,7 +309,7 @@ class StateTable:
         return tuple(self.view.refs), budget_of(sum(ref.file_bytes for ref in self._written)), 0
 
     def _write(self) -> None:
-        """Write the changes so far, as the newest segment of the version, visible to reads from here on."""
+        """Write the changes so far as the newest segment of the version; reads see it from then on."""
         setting = self._setting
         ref = self.changes.write(setting.segments.store, self._next_file(), setting.epoch, setting.groups)
         if ref is not None:
@@ -318,7 +319,7 @@ class StateTable:
             self.changes = TableChanges(self.layout, self._write)
 
     def _compacted(self, refs: Refs, left_bytes: int, steps: int) -> Refs:
-        """The version after all due steps of compaction, `steps` of which were taken already."""
+        """The version after all due steps of compaction, `steps` of which are already done."""
         for step_count in itertools.count(steps):
             step = next_compaction(refs, left_bytes, step_count, self._fan_in())
             if step is None:
@@ -328,7 +329,7 @@ class StateTable:
         return self._rewritten(refs, step_count)
 
     def _rewritten(self, refs: Refs, steps: int) -> Refs:
-        """The version with some values rewritten that only functions of the program can read."""
+        """The version after rewriting some of the values that only user functions can read."""
         since = 0 if self.schema is None else self.schema.upgraded_since
         step = plan_rewriting(refs, since) if since else None
         return refs if step is None else self._merged(refs, step, steps)
@@ -338,7 +339,7 @@ class StateTable:
         return compact(setting.segments, self.layout, refs, step, setting.now_ms, name=name, epoch=setting.epoch)
 
     def _fan_in(self, *unwritten: SegmentRef) -> int:
-        """The fan-in of compaction: higher if far fewer keys were looked up in this epoch than rows were written."""
+        """The fan-in of compaction: higher if this epoch looked up far fewer keys than it wrote rows."""
         rows = sum(ref.rows for ref in (*self._written, *unwritten))
         is_rarely_read = self.keys_read is not None and self.keys_read * _ROWS_PER_LOOKUP <= rows
         return RARE_FAN_IN if is_rarely_read else FAN_IN

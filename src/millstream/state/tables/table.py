@@ -1,11 +1,11 @@
-"""A view of a table: one version, at one moment, for one range of key groups.
+"""A view of a table: one version, at one time, for one range of key groups.
 
 The layers of a view are its segments, oldest first, and perhaps unwritten changes on top. The newest layer wins: a
-lookup visits the layers from the newest, and the first layer with any change of a key (or of a key's sub) decides. A
-deleted or expired row decides too: then there is no value, whatever older layers hold.
+lookup visits the layers from the newest, and the first layer with any change of a key (or of a key's sub) decides. This
+includes deleted and expired rows: then there is no value, even if older layers have one.
 
-A view never changes and never writes. It covers its own key groups only, and gets the time as a parameter: `now_ms`
-decides which rows have expired, the same for the whole epoch.
+A view never changes and never writes. It covers only its key groups, and the time is a parameter: `now_ms` determines
+which rows have expired and is the same for the whole epoch.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = ["LookupResult", "TableView"]
 
 @dataclass(frozen=True)
 class LookupResult:
-    """A mask of the keys with a row, and the values of these, in the order of the keys."""
+    """A mask of the keys with a row, and these keys' values, in the order of the keys."""
 
     mask: Bools
     values: pa.Array | None
@@ -119,13 +119,13 @@ class TableView:
         return self._segments
 
     def touch(self, bytes_max: int) -> None:
-        """Check chunks ahead of reads, newest first, up to `bytes_max`."""
+        """Check chunks before they are read, newest first, up to `bytes_max`."""
         for layer in reversed(self.layers):
             bytes_max -= layer.segment.touch(bytes_max)
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no row at all, live or not; opens no segment."""
+        """Whether there are no rows at all, live or not; does not open segments."""
         return not self.refs and not self._changes
 
     @property
@@ -240,7 +240,7 @@ class TableView:
     def scan_keys(self, keys: KeyColumn) -> pa.RecordBatch:
         """All live rows of these keys, with the `position` of the key in `keys`, sorted by (position, sub order).
 
-        Subs that are 64-bit numbers or times are in their own order, others in a fixed one.
+        Subs that are 64-bit numbers or times are in ascending order, others in a fixed order.
         """
         probe = Probe.of(keys, self.layout)
         self._check_groups(probe)
@@ -279,16 +279,16 @@ class TableView:
     def scan_due(self, through_ms: int, *, after_ms: int | None = None) -> pa.RecordBatch:
         """The live rows with `after_ms` < due_ms <= `through_ms`, sorted by (due_ms, key's order, sub order).
 
-        `after_ms` is for callers that know that no row at or before it is left: rows removed long ago, but not yet
-        compacted away, are then skipped.
+        `after_ms` is for callers that know that no row at or before it remains: rows that were removed but not yet
+        compacted are then skipped.
         """
         rows = due_rows(self.layers, self.layout, self.now_ms, through_ms, after_ms)
         return presented(rows, self.layout)
 
     @_timed
     def scan_due_changes(self, through_ms: int, *, after_ms: int | None = None) -> list[pa.RecordBatch]:
-        """As `scan_due`, in batches, including rows superseded in a later batch: the last one of a key and sub counts.
-        Only for tables whose due time follows from key and sub, and whose rows are removed by expiry alone."""
+        """As `scan_due`, in batches, including rows superseded in a later batch: the last row of a key and sub counts.
+        Only for tables whose due time is determined by key and sub, and whose rows are removed only by expiry."""
         changes = due_changes(self.layers, self.layout, self.now_ms, through_ms, after_ms)
         return [presented(rows, self.layout) for rows in changes]
 

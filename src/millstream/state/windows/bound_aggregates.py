@@ -40,7 +40,7 @@ _NEGATED_AS_THEY_ARE = ("count", "avg", "whole_avg", "decimal_sum", "decimal_avg
 
 
 def basic_type(type_info: TypeInformation | None) -> BasicType | None:
-    """The basic type behind a type, if it is one."""
+    """The basic type that a type represents, if any."""
     plain = None if type_info is None else plain_type(type_info)
     if isinstance(plain, TableValueType):
         plain = plain_equivalent(plain.data_type)
@@ -174,7 +174,7 @@ class BoundAggregate:
         return (("values", Types.LIST(Types.ROW_NAMED(["at", "value"], [long, value]))),)
 
     def _parts_with_others_elsewhere(self) -> tuple[tuple[str, TypeInformation], ...]:
-        """The accumulator of a `distinct` or signed aggregate whose values may be spilled to rows of their own."""
+        """The accumulator of a `distinct` or signed aggregate that may spill its values to separate rows."""
         assert self.inner is not None
         parts = (*self.inner._unnamed_parts(), ("elsewhere", Types.LONG()))
         if self.kind == "summed_values":
@@ -199,7 +199,7 @@ class BoundAggregate:
 
 
 def signed_numbers(measure: BoundAggregate) -> BoundAggregate | None:
-    """The aggregate with a numeric accumulator that supports retraction; None if it has none."""
+    """The aggregate with a numeric accumulator that supports retraction; None if it has no numeric accumulator."""
     if measure.kind == "variance" or (measure.is_floating and measure.kind in ("sum", "avg")):
         return replace(measure, kind="exact_reals", inner=measure)
     if measure.kind == "sum":

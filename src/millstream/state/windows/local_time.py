@@ -1,13 +1,13 @@
 """Local time of a time zone, for windows aligned to it: whole arrays, in milliseconds.
 
-A window of a day in a zone with summer time has 23 hours once a year, and 25 once. So windows of TIMESTAMP_LTZ are
+In a zone with summer time, a one-day window has 23 hours once a year, and 25 once. So windows of TIMESTAMP_LTZ are
 computed in **local time**: the wall-clock time, as if it were UTC. The conversion is not one to one:
 
     in autumn an hour occurs twice        local time goes back by an hour: both hours are in the same windows, and the
                                           windows end with the second one
-    in spring an hour is skipped          its local times mean the moment of the change
+    in spring an hour is skipped          its local times map to the instant of the change
 
-Local time never overtakes future input: `reached_ms` is the last local time that no later moment maps to.
+Local time never advances past future input: `reached_ms` is the last local time that no later instant maps to.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from millstream.state.keys.hashing import Int64s
 __all__ = ["arrow_zone", "local_ms", "moments_ms", "reached_ms"]
 
 _MOMENT = pa.timestamp("ms")
-# Clocks are put back by a day at most; times beyond these years are treated as UTC.
+# Clocks are set back by a day at most; times outside these years are treated as UTC.
 _STEP_BACK_MAX_MS = 26 * 3_600_000
 _FAR_MS = 200_000_000_000_000
 _OFFSET = re.compile(r"(?:GMT|UTC|UT)?([+-])(\d{1,2})(?::?(\d{2}))?")
@@ -49,7 +49,7 @@ def arrow_zone(zone: str) -> str:
 
 
 def local_ms(moments: Int64s, zone: str) -> Int64s:
-    """The local time of each moment.
+    """The local time of each instant.
 
     >>> local_ms(np.array([0]), "Europe/Berlin").tolist()
     [3600000]
@@ -62,7 +62,7 @@ def local_ms(moments: Int64s, zone: str) -> Int64s:
 
 
 def moments_ms(locals_: Int64s, zone: str) -> Int64s:
-    """The last moment with each local time; for a skipped local time, the moment of the change."""
+    """The last instant with each local time; for a skipped local time, the instant of the change."""
     if zone == "UTC":
         return locals_
     walls = pa.array(locals_).view(_MOMENT)
@@ -73,7 +73,7 @@ def moments_ms(locals_: Int64s, zone: str) -> Int64s:
 
 
 def reached_ms(moment: int, zone: str) -> int:
-    """The last local time that no later moment maps to.
+    """The last local time that no later instant maps to.
 
     >>> reached_ms(0, "UTC")
     0
@@ -83,7 +83,7 @@ def reached_ms(moment: int, zone: str) -> int:
     shown = int(local_ms(np.array([moment]), zone)[0])
     if int(moments_ms(np.array([shown]), zone)[0]) <= moment:
         return shown
-    # It will occur once more: binary search for the last one before, as moments are monotonic.
+    # The local time will recur: binary search for the last one before it, since instants are monotonic.
     low, high = shown - _STEP_BACK_MAX_MS, shown
     while high - low > 1:
         middle = (low + high) // 2

@@ -1,8 +1,8 @@
 """Windows composed of panes: tumbling, sliding and cumulative windows, as plain arithmetic.
 
 A **pane** is the longest stretch of time that no window boundary divides: the window itself for tumbling windows, the
-greatest common divisor of size and slide for overlapping ones, the step for cumulative ones. A record is in one pane
-regardless of its number of windows, and every window is a run of panes, so a record is written once.
+greatest common divisor of size and slide for overlapping ones, the step for cumulative ones. A record is in exactly one
+pane, and every window is a run of panes, so a record is written once regardless of its number of windows.
 
 Windows are numbered by end, and by start within a cycle of equal ends. The windows of a pane are a range of numbers,
 and so are the windows that end within a stretch of time:
@@ -10,7 +10,7 @@ and so are the windows that end within a stretch of time:
     fired_through(t)                            the last window whose last millisecond is at or before t
     first_window(pane) … last_window(pane)      the windows that contain a pane (first > last: it lies in a gap)
 
-Both bounds are monotonic in time, which is all that firing in bulk needs.
+Both bounds are monotonic in time, as firing in bulk requires.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class PaneWindows:
 
     @property
     def windows_per_time(self) -> int:
-        """The maximum number of windows that contain a moment."""
+        """The maximum number of windows that contain an instant."""
         return self.windows_per_start if self.step_ms is not None else -(-self.size_ms // self.slide_ms)
 
     @property
@@ -124,7 +124,7 @@ class PaneWindows:
 
     def attached(self) -> PaneWindows:
         """Tumbling windows with the same ends: for records that are window results, whose timestamp is the window's
-        last moment.
+        last millisecond.
 
         >>> PaneWindows(size_ms=60, slide_ms=20, offset_ms=5).attached()
         PaneWindows(size_ms=20, slide_ms=20, offset_ms=5, step_ms=None, is_event_time=True, lateness_ms=0)
@@ -138,7 +138,7 @@ class PaneWindows:
         return self.starts(window), self.ends(window)
 
     def fired_through(self, time_ms: int) -> int:
-        """The last window that has ended once this millisecond is over. Numbers stay within ± 2⁶²."""
+        """The last window that has ended after this millisecond. Numbers stay within ± 2⁶²."""
         passed = time_ms + 1 - self.offset_ms
         if self.step_ms is None:
             number = (passed - self.size_ms) // self.slide_ms
@@ -158,7 +158,7 @@ class PaneWindows:
         return expiry
 
     def describe(self) -> str:
-        """For plans: `60000 ms every 1000 ms`."""
+        """The form shown in plans: `60000 ms every 1000 ms`."""
         if self.step_ms is not None:
             return f"windows growing by {self.step_ms} ms up to {self.size_ms} ms"
         if self.size_ms == self.slide_ms:

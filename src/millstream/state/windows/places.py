@@ -1,9 +1,9 @@
 """Places: a place is a key and one of its windows, the unit to which window state and window timers belong.
 
 In the store a place is a compound key. Its rows are in the key group of the key, so that they are looked up and
-rescaled with it, and their position within the group depends on key *and* window, so that reading one window of a key
-with thousands reads only that one. A window is written by the assigner's own serializer; these bytes, its token, are
-its identity everywhere below the operator.
+rescaled with it, and their position within the group depends on key *and* window, so that reading one of a key's many
+windows reads only that window. A window is written by the assigner's serializer; these bytes, its token, are its
+identity in all layers below the operator.
 
 Invariant: one place has one token, one hash, and the key group of its key.
 """
@@ -55,7 +55,7 @@ def place_hashes(keys: Int64s, windows: Int64s, max_parallelism: int) -> Int64s:
     (2, [5, 5])
     """
     spread = (keys.view(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) ^ windows.view(np.uint64)
-    # Half the range is left free, so that adjusting a hash to its group cannot overflow.
+    # Half the range is unused, so that adjusting a hash to its group cannot overflow.
     mixed = spread.view(np.int64) >> 1
     grouped: Int64s = mixed - np.mod(mixed, max_parallelism) + np.mod(keys, max_parallelism)
     return grouped

@@ -8,8 +8,8 @@
     uploads          the threads that upload new files to the store
     tiered_store     the store as tasks see it
 
-The store is authoritative. A file here is a copy that may be removed at any moment, or a file to be uploaded, which no
-manifest names before the store has it.
+The store is authoritative. A file in the tier is a copy that may be removed at any time, or a file to be uploaded,
+which no manifest names before the store has it.
 """
 
 from __future__ import annotations

@@ -7,10 +7,10 @@
     stores/{store}/parts/{name}/{start}-{stop}  a copy of a part of one
 
 `{store}` is a digest of the store's address. All files are sealed (`sealed_files`) and never change. A copy may be
-removed at any moment: by another process that needs room, or by hand. A process that has it open can still read it.
+removed at any time, by another process that needs space or manually. A process that has it open can still read it.
 
 A write that the disk refuses (full, read only) is not an error: the file is not cached, which is logged once, and the
-caller uses the store. Only a folder that others can write to is refused, because its files are trusted.
+caller uses the store. Only a folder that other users can write to is rejected, because its files are trusted.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _USE_S = 1.0
 
 
 class TierAbsentError(Exception):
-    """There is no tier in the folder, and none can be created, with the reason."""
+    """The folder has no tier, and one cannot be created; the message has the reason."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class UnsentFile:
 
 
 class LocalTier:
-    """The tier in `folder`, as one process uses it. `TierAbsentError` if it cannot be created; StoreError if other
+    """The tier in `folder`, as used by one process. `TierAbsentError` if it cannot be created; StoreError if other
     users can write to it.
 
     >>> import tempfile
@@ -136,7 +136,7 @@ class LocalTier:
         self._process.release(held)
 
     def _find(self, store_url: str, name: str) -> Path | None:
-        """The path of the whole file: a copy, or a file that a process has not uploaded yet."""
+        """The path of the whole file: a copy, or a file that has not been uploaded yet."""
         copy = self._copy(store_url, name)
         if copy.exists():
             return copy
@@ -174,7 +174,7 @@ class LocalTier:
         return self._place(self._part(store_url, name, start, start + len(data)), data)
 
     def keep_unsent(self, store_url: str, name: str, data: bytes) -> UnsentFile | None:
-        """Store a new file for upload; None if that is not possible. Nothing removes it before `sent`."""
+        """Store a new file for upload; None if that is not possible. It is not removed before `sent`."""
         path = self._process.unsent(_digest(store_url)) / checked_name(name)
         return UnsentFile(name, path, len(data)) if self._place(path, data) else None
 
@@ -205,7 +205,7 @@ class LocalTier:
             self._remove(path)
 
     def _drop(self, path: Path, error: Exception) -> None:
-        """Remove a damaged copy. An unsent file is the only one, so it is left for its uploader to report."""
+        """Remove a damaged copy. An unsent file is the only copy, so it is left for its uploader to report."""
         if path.is_relative_to(self.folder / _STORES):
             _LOG.warning("%s is damaged: %s. It is removed here, and fetched from the store again", path, error)
             self._remove(path)
@@ -232,7 +232,7 @@ class LocalTier:
         return unsent_bytes(self.folder)
 
     def sent(self, store_url: str, file: UnsentFile) -> None:
-        """Turn a file that was uploaded into a copy. Output is removed instead: no task reads it again."""
+        """Turn a file that was uploaded into a copy. Staged output is removed instead: no task reads it again."""
         if file.name.startswith(f"{STAGED}/"):
             self._remove(file.path)
             return
@@ -268,7 +268,7 @@ class LocalTier:
             for folder in folders:
                 for file in _unsent_in(folder / UNSENT / digest):
                     path = self._process.unsent(digest) / file.name
-                    with suppress(OSError):  # it stays, and is adopted later
+                    with suppress(OSError):  # it remains, and is adopted later
                         os.makedirs(path.parent, 0o700, exist_ok=True)
                         os.rename(file.path, path)
                         adopted.append(replace(file, path=path))
@@ -320,7 +320,7 @@ def _unsent_in(folder: Path) -> list[UnsentFile]:
 
 
 def _make_private(folder: Path) -> None:
-    """Create the folder if absent; refuse one where other users could place files, which would be trusted."""
+    """Create the folder if absent; reject a folder in which other users could create files, since files are trusted."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     status = folder.stat()
     # Another user's link could lead to any folder of this user.

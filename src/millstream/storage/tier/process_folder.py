@@ -5,9 +5,9 @@
     processes/{pid}-{token}/held/{number}           a second name of a mapped file, which prevents its eviction
     processes/{pid}-{token}/unsent/{store}/{name}   complete, and not yet known to be in the store
 
-The folder of a file is its state, and one `rename` moves it to the next: a process may be killed between any two
-steps and leaves complete files in one of these states. The system releases the lock of a process that died.
-Then another may take over its folder: unfinished files are removed, and the other process uploads the unsent ones.
+The folder of a file is its state, and a `rename` moves it to the next state: a process may be killed between any two
+steps and leaves every file in one of these states. The system releases the lock of a process that died. Then another
+process may take over its folder: it removes unfinished files and uploads the unsent ones.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ProcessFolder:
 
     @contextmanager
     def new_file(self) -> Iterator[Path]:
-        """A path to write a file at, to be renamed or linked from there; removed on exit."""
+        """A path at which to write a file, to be renamed or linked from there; removed on exit."""
         path = self.path / _NEW / str(next(self._numbers))
         try:
             yield path
@@ -70,7 +70,7 @@ class ProcessFolder:
             os.unlink(held)
 
     def unsent(self, store: str) -> Path:
-        """The folder of files that are to be uploaded to a store."""
+        """The folder of files to be uploaded to a store."""
         return self.path / UNSENT / store
 
     def close(self) -> None:
@@ -100,8 +100,8 @@ os.register_at_fork(after_in_child=_close_inherited_locks)
 
 @contextmanager
 def folders_of_dead(root: Path) -> Iterator[list[Path]]:
-    """The folders of processes that have died, locked inside the context, with only unsent files in them. Empty ones
-    are removed on exit."""
+    """The folders of processes that have died, locked inside the context and reduced to unsent files. Empty ones are
+    removed on exit."""
     locks: list[int] = []
     folders: list[Path] = []
     try:
@@ -113,7 +113,7 @@ def folders_of_dead(root: Path) -> Iterator[list[Path]]:
                 folders.append(folder)
                 for path in (*files_below(folder / _NEW), *files_below(folder / _HELD)):
                     with suppress(OSError):
-                        os.utime(path)  # files it had open are evicted last, in case the job continues here
+                        os.utime(path)  # files it had open are evicted last, in case the job continues on this machine
                         os.unlink(path)
         yield folders
         for folder in folders:
@@ -134,7 +134,7 @@ def folders_in(root: Path) -> list[Path]:
 
 
 def files_below(folder: Path) -> list[Path]:
-    """All files in a folder and in those below it."""
+    """All files in a folder and its subfolders."""
     return [Path(place, file) for place, _, files in os.walk(folder) for file in files]
 
 

@@ -1,14 +1,14 @@
 """The size of the tier, and eviction when it is exceeded.
 
-The total size is stored in one small file, updated under a lock by every process that adds or removes files. It counts
-intentions: a process that dies between the update and the write leaves it too high. So it is trusted only while it is
-below the bound; beyond that, all files are counted again, and the least recently used ones are evicted until an eighth
-of the bound is free. The time of last use is the mtime, which readers update. A disk that fills up lowers the bound:
-the tier yields to other data. A file that another process is just writing is missed by the count: the tier may exceed
-its bound by one file per process.
+The total size is stored in one small file, updated under a lock by every process that adds or removes files. It is
+updated before the files: a process that dies in between leaves it too high. So it is trusted only while it is below the
+bound; beyond that, all files are counted again, and the least recently used ones are evicted until an eighth of the
+bound is free. The time of last use is the mtime, which readers update. A disk that fills up lowers the bound: the tier
+yields to other data. The count misses a file that another process is just writing, so the tier may exceed its bound by
+one file per process.
 
-Never evicted: unsent files, and files that a process has open (they have a second link, see `process_folder`). If
-these alone fill the tier, there is no room, and the caller proceeds without.
+Unsent files, and files that a process has open (they have a second link, see `process_folder`), are never evicted. If
+these alone fill the tier, there is no room, and the caller proceeds without the tier.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Room:
             fits = total + size <= self._bound(total)
             _write(file, total + size if fits else total)
         if not fits:
-            # Everything is in use: counting again for every file would be slow.
+            # All files are in use: counting again for every file would be slow.
             self._full_until_s = time.monotonic() + _RECOUNT_S
         return fits
 
@@ -117,7 +117,7 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def _read(file: int) -> int | None:
-    """The total; None if the file is empty or no number."""
+    """The total; None if the file is empty or not a number."""
     text = os.pread(file, 32, 0)
     return int(text) if text.isdigit() else None
 

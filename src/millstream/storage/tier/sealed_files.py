@@ -1,8 +1,8 @@
 """A file of the local tier: the content, then a trailer with its length and checksum.
 
-The file is written under another name and then renamed, so it is complete when it is visible; but nothing is synced,
-and after a power cut a name may survive without its content. So every read is checked: a whole read compares the
-checksum, and a mapping compares the length at once and the checksums in the content (a segment has one per chunk) on
+The file is written under another name and then renamed, so it is complete when it is visible; but files are not synced,
+and after a power failure a name may survive without its content. So every read is checked: a whole read compares the
+checksum; a mapping compares the length immediately, and the checksums in the content (a segment has one per chunk) on
 access.
 """
 
@@ -22,7 +22,7 @@ TRAILER_BYTES = _TRAILER.size
 
 
 class DamagedCopyError(ValueError):
-    """A file of the tier is not as written."""
+    """A file of the tier differs from what was written."""
 
 
 def write_sealed(path: Path, data: bytes) -> None:
@@ -48,7 +48,7 @@ def content_length(path: Path) -> int:
 
 
 def read_content(path: Path) -> bytes:
-    """The content; DamagedCopyError if it is not as written."""
+    """The content; DamagedCopyError if it differs from what was written."""
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         content = file.read(max(0, size - TRAILER_BYTES))

@@ -15,7 +15,7 @@ _THREADS = 8
 
 
 def side_by_side(requests: Sequence[Callable[[], object]]) -> None:
-    """Make all requests concurrently; the store's errors are ignored. They count as the caller's own.
+    """Make all requests concurrently; the store's errors are ignored. The requests are counted as the caller's.
 
     >>> kept = []
     >>> side_by_side([lambda: kept.append(1), lambda: kept.append(2)])

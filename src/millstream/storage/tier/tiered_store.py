@@ -1,11 +1,11 @@
-"""A store as tasks see it: reads are cached on their machine, and writes are stored there before their upload.
+"""The store that tasks use: reads are cached on their machine, and writes are stored in the cache before their upload.
 
-Only files whose names are never reused go through the tier: segments, staged output and the specs of epochs. Their
-content never changes, so a copy is as good as the file. Files that decide something (manifests, `create`, leases) go
-to the store at once.
+Only files with names that are never reused use the tier: segments, staged output and the specs of epochs. Their content
+never changes, so a copy is equivalent to the file. Files that are part of the commit protocol (manifests, `create`,
+leases) are written to the store directly.
 
-`put` returns when the file is in the tier. It is durable when `flush` has returned: until then it is lost with its
-machine, but not with its process (`LocalTier.adopt`).
+`put` returns when the file is in the tier. The file is durable when `flush` has returned: until then it is lost if its
+machine fails, but not if its process dies (`LocalTier.adopt`).
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ def default_folder() -> Path:
 
 @dataclass(frozen=True)
 class TierSettings:
-    """The folder of a machine's tier (None: `default_folder` there) and its size (None: `BYTES_MAX`, or a quarter of
-    its disk if that is less). It is shipped to tasks."""
+    """The folder of a machine's tier (None: `default_folder`) and its size (None: `BYTES_MAX`, or a quarter of its disk
+    if that is less). It is shipped to tasks."""
 
     folder: str | None = None
     bytes_max: int | None = None
 
 
 class TieredStore:
-    """`store`, with the files of tasks cached in `tier`. One per process: it has the process's upload queue.
+    """`store`, with the files of tasks cached in `tier`. One instance per process, with the process's upload queue.
 
     `patience`: how long to wait for a missing file that another machine may not have uploaded yet.
 
@@ -113,7 +113,7 @@ class TieredStore:
 
     @property
     def put_count(self) -> int:
-        """How many files this process has put into the tier for the store so far."""
+        """The number of files that this process has put into the tier for the store so far."""
         return self.uploads.queued_count
 
     def unsent_bytes(self, put_count: int) -> int:
@@ -172,7 +172,7 @@ class TieredStore:
         try:
             return self._store.get(name)
         except StoreDamagedError as error:
-            # It may have been moved from one process to another during the first lookup.
+            # Another process may have adopted the file during the first lookup.
             data = self.tier.read(self._address, name)
             if data is None:
                 raise self._missing_error(error) from error
@@ -269,14 +269,14 @@ def store_with_cache(store: Store, folder: Path | None) -> Store:
 
 
 class _Stores:
-    """The stores of a process, one of each while in use. A worker serves many jobs, one after the other: the recently
-    used stores stay open, and of the others only those with pending uploads."""
+    """The stores of a process, one instance of each. A worker serves many jobs, one after the other: recently used
+    stores and those with pending uploads stay open."""
 
     def __init__(self, recent_max: int = 32) -> None:
         self._recent_max = recent_max
         self._recent: OrderedDict[tuple[int, str], TieredStore] = OrderedDict()
         self._used: WeakValueDictionary[tuple[int, str], TieredStore] = WeakValueDictionary()
-        # Threads of unfinished uploads hold these: reopening the store reuses them.
+        # Threads of unfinished uploads hold references to these stores: reopening one reuses it.
         self._uploads: WeakValueDictionary[tuple[int, str], Uploads] = WeakValueDictionary()
 
     def __len__(self) -> int:
@@ -284,7 +284,7 @@ class _Stores:
 
     def of(self, store: Store, tier: LocalTier) -> TieredStore:
         """The store of this process; the caller holds the lock."""
-        key = (id(tier), repr(store))  # a tier of the process lives as long as it does
+        key = (id(tier), repr(store))  # a tier lives as long as its process
         tiered = self._used.get(key)
         if tiered is None:
             tiered = self._used[key] = TieredStore(store, tier, self._uploads.get(key))

@@ -1,16 +1,16 @@
 """Uploads: threads of this process that copy new files from the local tier to their store, concurrently.
 
 A file is queued when it is in the tier, and dequeued when the store has it. A failed upload stays queued and is retried
-after an increasing pause for as long as the process lives: the store may be away. `flush` waits until all files are
-uploaded, or raises the first error it sees; the uploads are retried nevertheless. Callers that do not wait use `check`,
-which raises permanent errors.
+after an increasing pause for as long as the process lives: the store may be unavailable. `flush` waits until all files
+are uploaded, or raises the first error; the uploads are still retried. Callers that do not wait use `check`, which
+raises permanent errors.
 
-A thread that had nothing to upload for a while ends: a Spark worker may serve many jobs, one after the other, each with
-a store of its own.
+A thread ends after being idle for a while: a Spark worker may serve many jobs, one after the other, each with its own
+store.
 
-Files left by a dead process (*adopted*) are uploaded too, but callers neither wait for them nor fail with them: the
-committer of an epoch checks the store itself for the epoch's files, and a file that no epoch names is not needed. After
-a power cut such files may be truncated or empty.
+Files left by a dead process (*adopted*) are uploaded too, but callers neither wait for them nor fail with their errors:
+the committer of an epoch checks the store itself for the epoch's files, and a file that no epoch names is not needed.
+After a power failure these files may be truncated or empty.
 
 New files are uploaded from memory, within a limit. All others (files that waited long, failed once, or were adopted)
 are read from the tier and checked just before the upload. A damaged file is never uploaded: files in a store are
@@ -36,7 +36,7 @@ _LOG = logging.getLogger(__name__)
 _THREADS = 8
 _BYTES_AT_ONCE = 256 << 20
 _HELD_BYTES_MAX = 32 << 20
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 2.0  # bounds the delay after the store returns
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 2.0  # bounds the delay after the store is available again
 _ADOPTION_INTERVAL_S = 1.0
 _IDLE_S = 10.0
 
@@ -66,7 +66,7 @@ class Uploads:
         self._next_adoption_s = 0.0
 
     def queue(self, file: UnsentFile, content: bytes | None = None, *, is_adopted: bool = False) -> None:
-        """Upload a file as soon as a thread is free; `content` is its content, if at hand."""
+        """Upload a file as soon as a thread is free; `content` is its content, if in memory."""
         with self._changed:
             self.queued_count += 1
             if file.name not in self._pending:
@@ -81,8 +81,8 @@ class Uploads:
             self._changed.notify_all()
 
     def flush(self) -> None:
-        """Wait until the store has all queued files; raises the first failure from now on. Adopted files are waited for
-        until their first attempt."""
+        """Wait until the store has all queued files; raises the first failure from now on. For adopted files it waits
+        only for the first attempt."""
         with self._changed:
             for upload in self._pending.values():
                 if not upload.is_adopted:
@@ -92,7 +92,7 @@ class Uploads:
             self._raise(self._failure())
 
     def check(self) -> None:
-        """Raises permanent errors and lost files; a store that is away is not an error."""
+        """Raises permanent errors, including lost files; an unavailable store is not an error."""
         with self._changed:
             error = self._failure()
             if error is self._lost or not isinstance(error, StoreAwayError):
@@ -102,7 +102,7 @@ class Uploads:
         return all(upload.is_adopted and upload.error is not None for upload in self._pending.values())
 
     def _failure(self) -> StoreError | None:
-        """The worst error of the uploads of this process."""
+        """The most severe error of this process's uploads."""
         own = [upload.error for upload in self._pending.values() if not upload.is_adopted]
         errors = [error for error in own if error is not None]
         refusals = [error for error in errors if not isinstance(error, StoreAwayError)]
@@ -162,7 +162,7 @@ class Uploads:
             except (OSError, DamagedCopyError) as failure:
                 is_lost = not is_transient(failure)
                 error = self._unreadable(upload, failure, is_lost)
-            except Exception as failure:  # a dead thread would leave the task waiting forever
+            except Exception as failure:  # if the thread died, the task would wait forever
                 error = StoreError(f"Store {self._store.url}: {upload.file.name!r} cannot be sent: {failure!r}.")
             self._end(upload, error, is_lost, REQUESTS.of_thread() - before)
 
@@ -198,7 +198,7 @@ class Uploads:
                     self._changed.wait()
 
     def _has_room_for(self, upload: _Upload) -> bool:
-        """Whether its content fits in memory with the uploads in progress. One at a time always does."""
+        """Whether its content fits in memory with the uploads in progress. A single one always fits."""
         running_bytes = sum(other.file.length for other in self._pending.values() if other.is_running)
         return not running_bytes or running_bytes + upload.file.length <= _BYTES_AT_ONCE
 

@@ -111,7 +111,7 @@ def remainder(context: CallContext, left: Value, right: Value) -> Value:
 
 def _remainder_by_constant(dividend: Any, divisor: Any) -> Any:
     """The remainder by a positive constant. numpy divides by constants many times faster than it computes remainders,
-    and 32-bit numbers faster still. Quotients are rounded down, so this needs non-negative numbers."""
+    and 32-bit numbers even faster. Quotients are rounded down, so this requires non-negative numbers."""
     if not np.ndim(dividend) or not len(dividend) or dividend.min() < 0:
         return np.fmod(dividend, divisor)
     if divisor < 2**32 and dividend.max() < 2**32:

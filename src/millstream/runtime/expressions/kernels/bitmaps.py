@@ -23,7 +23,7 @@ register_by_value("BITMAP_FROM_BYTES")
 @kernel("BITMAP_BUILD")
 def build(context: CallContext, arrays: Value) -> Value:
     lists = column_of(context, arrays)
-    # Flattening drops elements under NULL, so the lengths are taken from the lists.
+    # Flattening drops elements under NULL, so lengths are computed from the lists.
     lengths = np.asarray(lists.value_lengths().fill_null(0)).astype(np.int64)
     rows = np.repeat(np.arange(len(lists)), lengths)
     numbers = lists.flatten()

@@ -1,6 +1,6 @@
 """Kernels of arrays, maps and rows: constructors, element access and counts work directly on Arrow's buffers.
 
-Functions that build new arrays from old ones (unions, sorts) run by value.
+Functions that build new arrays from existing ones (unions, sorts) run by value.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _without_offset(column: pa.Array) -> pa.Array:
 
 
 def _null_mask(column: pa.Array) -> Any:
-    """The mask of NULLs for Arrow; None if there are none."""
+    """The mask of NULLs for Arrow; None without NULLs."""
     return column.is_null() if column.null_count else None
 
 
@@ -141,7 +141,7 @@ def _element(context: CallContext, arrays: pa.Array, place: Value) -> pa.Array:
 
 @kernel("ARRAY_CONTAINS")
 def array_contains(context: CallContext, arrays: Value, needle: Value) -> Value:
-    """Compares all elements at once and counts matches between the ends of each array."""
+    """Compares all elements at once and counts the matches within each array."""
     simple = isinstance(arrays, pa.Array) and any(test(arrays.type.value_type) for test in _SIMPLE)
     if not simple or not isinstance(needle, pa.Scalar):
         return by_reference(context, arrays, needle)

@@ -108,13 +108,13 @@ def is_distinct(context: CallContext, left: Value, right: Value) -> Value:
 
 @kernel("IN")
 def is_in(context: CallContext, value: Value, *choices: Value) -> Value:
-    """TRUE if a choice equals the value; unknown if none does and a choice or the value is NULL."""
+    """TRUE if a choice equals the value; else unknown if a choice or the value is NULL."""
     is_plain = not isinstance(value, pa.Scalar) and not _is_nested(value)
     if not is_plain or not all(isinstance(each, pa.Scalar) and each.type == value.type for each in choices):
         return _in_each(context, value, choices)
     constants = [each.as_py() for each in choices if each.is_valid]
     if kinds.is_floating(value.type):
-        # Zeros of both signs are equal and NaN equals nothing; `is_in` treats both the other way round.
+        # Zeros of both signs are equal and NaN equals nothing; Arrow's `is_in` does the opposite.
         is_member = pc.is_in(pc.add(value, 0.0), value_set=pa.array([n + 0.0 for n in constants if n == n], value.type))
     else:
         is_member = pc.is_in(value, value_set=pa.array(constants, value.type))
@@ -140,7 +140,7 @@ def _compare_nested_equal(context: CallContext, left: Value, right: Value) -> pa
 
 @kernel("GREATEST")
 def greatest(context: CallContext, *values: Value) -> Value:
-    """The greatest value; NULL if one is NULL."""
+    """The greatest value; NULL if any value is NULL."""
     if kinds.is_floating(values[0].type):
         return _extreme_float(context, _greater, values)
     return pc.max_element_wise(*values, skip_nulls=False)
@@ -148,7 +148,7 @@ def greatest(context: CallContext, *values: Value) -> Value:
 
 @kernel("LEAST")
 def least(context: CallContext, *values: Value) -> Value:
-    """The least value; NULL if one is NULL."""
+    """The least value; NULL if any value is NULL."""
     if kinds.is_floating(values[0].type):
         return _extreme_float(context, _lesser, values)
     return pc.min_element_wise(*values, skip_nulls=False)
@@ -163,7 +163,7 @@ def _lesser(left: Any, right: Any) -> Any:
 
 
 def _extreme_float(context: CallContext, choose: Callable[[Any, Any], Any], values: tuple[Value, ...]) -> Value:
-    """NaN is greater than all other numbers, and 0.0 than -0.0, as in Java's total order."""
+    """NaN is greater than all other numbers, and 0.0 is greater than -0.0, as in Java's total order."""
     with np.errstate(all="ignore"):
         result = reduce(choose, (numbers(value) for value in values))
     return number_column(np.broadcast_to(result, (context.rows,)), values[0].type, validity(context.rows, *values))

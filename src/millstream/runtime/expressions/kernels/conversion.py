@@ -28,7 +28,7 @@ def try_cast(context: CallContext, value: Value) -> Value:
 
 @kernel("TYPEOF")
 def type_of(context: CallContext, value: Value, in_full: Value | None = None) -> Value:
-    """The argument's type as text."""
+    """The argument's type as a string."""
     is_full = in_full is not None and in_full[0].as_py() is True if isinstance(in_full, pa.Array) else False
     return pa.scalar(type_text(context, is_full))
 

@@ -1,6 +1,6 @@
 """Formatting and parsing of times: DATE_FORMAT, TO_DATE, TO_TIMESTAMP, FROM_UNIXTIME, UNIX_TIMESTAMP, CONVERT_TZ.
 
-Each distinct text is parsed once. Malformed text becomes NULL, as in Flink (UNIX_TIMESTAMP: the least BIGINT).
+Each distinct string is parsed once. Malformed strings become NULL, as in Flink (UNIX_TIMESTAMP: the least BIGINT).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def read_texts(rows: int, function: Callable[..., int | None], *arguments: Value
         columns.append(
             (encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), encoded.dictionary.to_pylist())
         )
-    # The code of a combination: a mixed-radix number of the columns' indexes.
+    # The code of a combination is a mixed-radix number of the columns' indexes.
     codes = np.zeros(1, np.int64)
     for places, values in columns:
         codes = codes * len(values) + places
@@ -96,7 +96,7 @@ def _read_fast(
         and pattern[1] is Reader.SIMPLE
         and any(p.letter == "S" and p.width != 3 for p in parts or ())
     ):
-        return read_texts(rows, by_reference, texts)  # its S is a number of milliseconds, not a fraction
+        return read_texts(rows, by_reference, texts)  # here S is a number of milliseconds, not a fraction
     clocks, valid = standard_clocks(texts) if parts is None else fixed_clocks(parts, texts)
     values = finish(clocks)
     unread = np.flatnonzero(~valid & np.asarray(texts.is_valid()))
@@ -165,7 +165,7 @@ def _this_year(context: CallContext) -> int:
 
 
 def _lenient_ms(text: str, pattern: str, zone: Zone, this_year: int) -> int | None:
-    """Milliseconds since 1970 of text parsed by `SimpleDateFormat` in a zone."""
+    """Milliseconds since 1970 of strings parsed by `SimpleDateFormat` in a zone."""
     clock = read_leniently(pattern_parts(pattern, Reader.SIMPLE), text, this_year)
     if clock is None:
         return None
@@ -180,7 +180,8 @@ def _lenient_ms(text: str, pattern: str, zone: Zone, this_year: int) -> int | No
 
 @kernel("DATE_FORMAT")
 def format_date(context: CallContext, value: Value, pattern: Value) -> Value:
-    """Formats a timestamp by a pattern of `DateTimeFormatter`, or text in SQL format by one of `SimpleDateFormat`."""
+    """Formats a timestamp by a `DateTimeFormatter` pattern, or a string in SQL format by a `SimpleDateFormat`
+    pattern."""
     type_ = context.argument_types[0]
     if is_text(type_):
         year = _this_year(context)
@@ -219,7 +220,7 @@ def write_seconds(context: CallContext, seconds: Value, pattern: Value | None = 
 
 @kernel("CONVERT_TZ")
 def convert_zone(context: CallContext, text: Value, from_: Value, to: Value) -> Value:
-    """Converts local time of one zone, as text, to local time of another."""
+    """Converts local time of one zone, as a string, to local time of another zone."""
     year = _this_year(context)
     usual = pattern_parts(SECONDS_PATTERN, Reader.SIMPLE)
 
@@ -302,7 +303,7 @@ def _in_steps(nano: int | None, step: int) -> int | None:
 
 @kernel("TO_TIMESTAMP_LTZ")
 def read_moment(context: CallContext, value: Value, *rest: Value) -> Value:
-    """An instant from text, or from a number since 1970 and its count of fractional digits."""
+    """An instant from a string, or from a number since 1970 and its count of fractional digits."""
     type_ = context.argument_types[0]
     if is_text(type_):
         return _moment_of_text(context, value, *rest)
@@ -321,7 +322,7 @@ def read_moment(context: CallContext, value: Value, *rest: Value) -> Value:
 
 
 def _scale_ticks(source: pa.Array, digits: npt.NDArray[Any], rate: int) -> tuple[Int64s, Bools]:
-    """Converts numbers of 10^-digits seconds to ticks, and checks that they lie in the years 0 to 9999."""
+    """Converts numbers of 10^-digits seconds to ticks, and checks that they are in the years 0 to 9999."""
     if pa.types.is_floating(source.type):
         numbers = pc.fill_null(source, 0).to_numpy(zero_copy_only=False).astype(np.float64)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -373,7 +374,7 @@ def _moment_of_text(
 
 @kernel("UNIX_TIMESTAMP")
 def read_seconds(context: CallContext, text: Value | None = None, pattern: Value | None = None) -> Value:
-    """Seconds since 1970: now, or of text as local time in the session's zone."""
+    """Seconds since 1970: of the current time, or of a string as local time in the session's zone."""
     if text is None:
         return pa.repeat(pa.scalar(context.session.now_us // 1_000_000, pa.int64()), context.rows)
     zone, year = _zone(context.session.zone), _this_year(context)

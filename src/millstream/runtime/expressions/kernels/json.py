@@ -1,4 +1,4 @@
-"""JSON kernels, by value: parsing dominates the cost, and each text is parsed once."""
+"""JSON kernels, by value: parsing dominates the cost, and each string is parsed once."""
 
 from __future__ import annotations
 

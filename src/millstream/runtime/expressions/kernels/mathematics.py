@@ -160,7 +160,8 @@ def _integers_with_digits(column: pa.Array, places: int, is_round: bool) -> pa.A
 
 
 def _floats_with_digits(column: pa.Array, places: int, is_round: bool) -> pa.Array:
-    """Rounds by the shortest decimal digits; numbers with more than 15 digits before the place use `decimal`."""
+    """Rounds by the shortest decimal digits; numbers with more than 15 digits up to the rounding position use
+    `decimal`."""
     values = numbers(column).astype(np.float64)
     valid = validity(len(column), column)
     if not -22 <= places <= 22:
@@ -266,7 +267,7 @@ def e(context: CallContext) -> Value:
 
 @kernel("RAND")
 def random(context: CallContext, seed: Value | None = None) -> Value:
-    """Random numbers in [0, 1). A row with a NULL seed draws none."""
+    """Random numbers in [0, 1). A row with a NULL seed does not draw a number."""
     if seed is None:
         return number_column(_generator(context).random(context.rows), pa.float64(), None)
     valid = validity(context.rows, seed)
@@ -288,7 +289,7 @@ def random_whole(context: CallContext, first: Value, second: Value | None = None
         raise EvaluationError("the bound must be positive", first_row(wrong))
     result = np.zeros(context.rows, np.int64)
     if seed is None:
-        # One number per row, whatever the bound, so that the position of the next batch is known.
+        # Draws one number per row, whatever the bound, so that the position of the next batch is known.
         result[:] = _generator(context).random(context.rows) * np.where(bounds <= 0, 1, bounds)
     elif isinstance(seed, pa.Scalar):
         result[is_drawn] = _sequence(context, seed).integers(bounds[is_drawn])
@@ -302,13 +303,13 @@ def _whole_numbers(value: Value) -> Int64s:
 
 
 def _generator(context: CallContext) -> np.random.Generator:
-    """The task's generator; outside a task, the machine's."""
+    """The task's generator, or the machine's outside a task."""
     draws = context.session.draws
     return np.random.default_rng() if draws is None else draws.generator()
 
 
 def _sequence(context: CallContext, seed: pa.Scalar) -> JavaRandom:
-    """The sequence of a seeded call; outside a task it starts now."""
+    """The sequence of a seeded call; outside a task a new one."""
     draws, number = context.session.draws, seed.as_py() or 0
     return JavaRandom(number) if draws is None else draws.sequence(context.place, number)
 
@@ -321,7 +322,7 @@ def binary_digits(context: CallContext, value: Value) -> Value:
 
 @kernel("HEX")
 def hexadecimal_digits(context: CallContext, value: Value) -> Value:
-    """Hexadecimal digits of a number or of the bytes of text."""
+    """Hexadecimal digits of a number or of a string's bytes."""
     return pa.array([None if each is None else hex_text(each) for each in value.to_pylist()], pa.string())
 
 
@@ -332,7 +333,7 @@ def hex_text(value: int | str) -> str:
 
 @kernel("UNHEX")
 def bytes_of_digits(context: CallContext, value: Value) -> Value:
-    """Bytes from hexadecimal digits; NULL for other characters."""
+    """Bytes from hexadecimal digits; NULL if the string has other characters."""
     return pa.array([None if each is None else unhex(each) for each in value.to_pylist()], pa.binary())
 
 

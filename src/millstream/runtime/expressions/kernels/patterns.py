@@ -1,7 +1,7 @@
 """Pattern kernels: RE2 where it is exact for the strings of the batch, otherwise Python's `re` for each value.
 
 The choice is made once per batch from the bytes of the column: RE2's `^` and `$` are exact without line terminators,
-`\\b` for ASCII. It does not affect the next batch.
+`\\b` for ASCII. The choice does not affect the next batch.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _bytes_of(text: pa.Array) -> bytes:
 def _constant_pattern(source: Value, text: Value) -> JavaPattern | None:
     """The constant pattern of a column; None if it is not constant or not supported.
 
-    Rows without text need no pattern, so the reference decides whether an unsupported one is an error.
+    NULL rows need no pattern, so the reference decides whether an unsupported pattern is an error.
     """
     if not isinstance(source, pa.Scalar) or not source.is_valid or isinstance(text, pa.Scalar):
         return None
@@ -118,7 +118,7 @@ def regexp_extract(context: CallContext, text: Value, source: Value, group: Valu
 
 
 def _extract(pattern: JavaPattern, text: pa.Array, group: int) -> pa.Array | None:
-    """The text of a group in the first match, by RE2; None if RE2 does not support it."""
+    """The substring matched by a group in the first match, by RE2; None if RE2 does not support the pattern."""
     if not 0 <= group <= pattern.group_count:
         return None
     for_re2 = re2_text(pattern, text, group)

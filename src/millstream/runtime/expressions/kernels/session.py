@@ -3,7 +3,7 @@
 CURRENT_TIMESTAMP and related functions return the time of the epoch (`SessionFacts.now_us`), the same for all its rows,
 so an epoch that is run again emits the same rows. Flink's streaming mode uses the time of each record.
 
-Values of UUID() are unique like random ones, and the same if an epoch is run again.
+Values of UUID() are unique like random ones, but identical if an epoch is run again.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def now_ticks(context: CallContext) -> int:
 
 @kernel("CURRENT_WATERMARK")
 def current_watermark(context: CallContext, rowtime: Value) -> Value:
-    """The watermark before the epoch; NULL before the first and after the last watermark."""
+    """The watermark at the start of the epoch; NULL before the first and after the last watermark."""
     watermark_ms = context.session.watermark_ms
     if watermark_ms is None or not MIN_WATERMARK < watermark_ms <= REAL_WATERMARK_MAX:
         return pa.nulls(context.rows, context.type.arrow)
@@ -78,7 +78,7 @@ def current_database(context: CallContext) -> Value:
 
 @kernel("UUID")
 def uuids(context: CallContext) -> Value:
-    """Version 4 UUIDs: 128 random bits, except for those of version and variant, in hexadecimal digits."""
+    """Version 4 UUIDs: 128 random bits, except for the version and variant bits, in hexadecimal digits."""
     draws = context.session.draws
     numbers = os.urandom(16 * context.rows) if draws is None else draws.generator(2).bytes(16 * context.rows)
     drawn = np.frombuffer(numbers, np.uint8).reshape(context.rows, 16).copy()

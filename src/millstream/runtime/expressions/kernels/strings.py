@@ -1,4 +1,4 @@
-"""Text kernels: Arrow's where they agree with Flink, otherwise the reference for each value.
+"""String kernels: Arrow's where they agree with Flink, otherwise the reference for each value.
 
 Arrow counts characters as Flink does (code points), but does not follow Java's rules for cases, positions or padding.
 The kernels below use Arrow for ASCII or constant arguments, and the reference for the remaining rows.
@@ -30,7 +30,7 @@ register_by_value("URL_ENCODE", "URL_DECODE", "PARSE_URL", "INET_ATON", "INET_NT
 
 
 def constant_text(value: Value) -> str | None:
-    """The constant text of a value; None if it varies or is NULL."""
+    """The constant string of a value; None if it varies or is NULL."""
     return value.as_py() if isinstance(value, pa.Scalar) else None
 
 
@@ -45,7 +45,7 @@ def by_reference(context: CallContext, *arguments: Value) -> Value:
 
 
 def not_ascii(text: pa.Array) -> pa.Array:
-    """Marks rows with characters beyond ASCII, not NULLs."""
+    """Marks rows with non-ASCII characters, excluding NULLs."""
     return pc.fill_null(pc.invert(pc.string_is_ascii(text)), False)
 
 
@@ -148,7 +148,7 @@ def substring(context: CallContext, text: Value, start: Value, length: Value | N
 
 
 def _empty(text: Value) -> Value:
-    """Empty text for every text; NULL stays NULL."""
+    """An empty string for every string; NULL stays NULL."""
     return pc.if_else(pc.is_valid(text), "", text)
 
 
@@ -218,7 +218,7 @@ def pad(context: CallContext, text: Value, length: Value, filling: Value) -> Val
 
 @kernel("ASCII")
 def ascii_(context: CallContext, text: Value) -> Value:
-    """The first byte of each text, read from the column's buffer."""
+    """The first byte of each string, read from the column's buffer."""
     if isinstance(text, pa.Scalar):
         return by_reference(context, text)
     offsets = np.frombuffer(text.buffers()[1], np.int32)[text.offset : text.offset + len(text) + 1]
@@ -230,7 +230,7 @@ def ascii_(context: CallContext, text: Value) -> Value:
 
 
 def _null_mask(column: pa.Array) -> Any:
-    """The mask of NULLs; None if there are none."""
+    """The mask of NULLs; None without NULLs."""
     return column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
 
 
@@ -250,7 +250,7 @@ def split(context: CallContext, text: Value, delimiter: Value) -> Value:
     parts = pc.split_pattern(text, sought)
     if not pc.any(pc.equal(text, "")).as_py():
         return parts
-    # Splitting the empty text yields an empty array; Arrow returns one empty part.
+    # Splitting the empty string yields an empty array; Arrow returns one empty part.
     return pc.if_else(pc.equal(text, ""), pa.scalar([], parts.type), parts)
 
 

@@ -1,7 +1,7 @@
 """Kernels that extract fields of times, round them, and add intervals.
 
 All computation is in integer ticks (`time_columns`). TIMESTAMP_LTZ is converted to local time in the session's zone to
-extract or round to years, months, days or hours, and back if the result is an instant.
+extract or round to years, months, days or hours, and converted back if the result is an instant.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def _of_days(unit: str, days: Int64s) -> Int64s:
     if unit == "DOY":
         return days - days_of_civil(year, np.ones_like(year), np.ones_like(year)) + 1
     if unit in ("CENTURY", "MILLENNIUM"):
-        # The first century covers the years 1 to 100; the one before it, the first BC, the years -99 to 0.
+        # The first century covers the years 1 to 100; the preceding one, the first BC, the years -99 to 0.
         length = 100 if unit == "CENTURY" else 1000
         return np.where(year > 0, (year + length - 1) // length, -((-year + length) // length))
     return {
@@ -170,7 +170,7 @@ def round_ticks(unit: str, local: Int64s, rate: int, upwards: bool) -> Int64s:
 
 
 def _unit_start(unit: str, days: Int64s, later: int = 0) -> Int64s:
-    """The first day of the unit that contains each day, or of a later one."""
+    """The first day of the unit that contains each day, or of a later unit."""
     if unit == "WEEK":
         return ((days + 4) // 7 + later) * 7 - 4  # 1970 began on a Thursday
     year, month, _ = civil(days)
@@ -225,7 +225,7 @@ def _move(context: CallContext, type_: DataType, interval: DataType, values: Int
 
 
 def days_with_months(days: Int64s, months: Int64s) -> Int64s:
-    """Adds months to days; a day beyond its month becomes the last of the month."""
+    """Adds months to days; a day beyond its month becomes the month's last day."""
     if len(months) == 1 < len(days):
         return dense(days, lambda some: _with_months(some, months))
     return _with_months(*np.broadcast_arrays(days, months))
@@ -283,7 +283,7 @@ def months_between(later: Int64s, earlier: Int64s) -> Int64s:
     months = (high_year - low_year) * 12 + high_month - low_month
     months = months - (days_with_months(low, months) > high)
     months = np.where(is_turned, -months, months)
-    # A month is complete only if the time of day is reached too.
+    # A month is complete only if the time of day is also reached.
     is_same_day = days_with_months(second_day, months) == first_day
     return np.asarray(months - (is_same_day & (first_rest < second_rest)), np.int64)
 

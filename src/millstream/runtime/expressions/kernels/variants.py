@@ -1,4 +1,4 @@
-"""VARIANT kernels, by value: parsing JSON dominates the cost, and each text is parsed once."""
+"""VARIANT kernels, by value: parsing JSON dominates the cost, and each string is parsed once."""
 
 from __future__ import annotations
 

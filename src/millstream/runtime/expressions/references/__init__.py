@@ -1,1 +1,1 @@
-"""The slow and obvious way of every kernel: Python functions of the values of one row."""
+"""The slow and obvious implementation of every kernel: Python functions of the values of one row."""

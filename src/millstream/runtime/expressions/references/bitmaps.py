@@ -1,5 +1,5 @@
-"""References of the bitmap functions, on Python sets. Only the serialisation is shared with `records.bitmaps`, whose
-own test has a reference for it."""
+"""References of the bitmap functions, on Python sets. They share only the serialisation with `records.bitmaps`, which
+has its own reference in a test."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def cardinality(context: CallContext, data: bytes) -> int:
 @reference("BITMAP_TO_ARRAY")
 @null_of_null
 def to_array(context: CallContext, data: bytes) -> list[int]:
-    """Numbers as INT; those beyond its maximum become negative."""
+    """Numbers as INT; numbers beyond its maximum become negative."""
     return [number - 2**32 if number >= 2**31 else number for number in sorted(_set(data))]
 
 

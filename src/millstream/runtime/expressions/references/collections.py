@@ -81,7 +81,7 @@ def field(context: CallContext, whole: Sequence[Any]) -> Any:
 @reference("ITEM")
 @null_of_null
 def item(context: CallContext, collection: Any, place: Any) -> Any:
-    """The element at an index from 1, or the value of a key; NULL if there is none."""
+    """The element at an index from 1, or the value of a key; NULL if absent."""
     if isinstance(collection, dict):
         return collection.get(dict_key(place))
     if isinstance(collection, str):
@@ -140,7 +140,7 @@ def array_reverse(context: CallContext, values: Sequence[Any]) -> list[Any]:
 @null_of_null
 def array_slice(context: CallContext, values: Sequence[Any], first: int, last: int | None = None) -> list[Any]:
     """The elements from `first` to `last`, inclusive. Negative indexes count from the end; 0 means 1; a start before
-    the first element means the first, an end before it selects nothing."""
+    the first element means the first; an end before it selects nothing."""
     count = len(values)
     start = max(first if first >= 0 else first + count + 1, 1)
     end = count if last is None else last if last > 0 else 1 if last == 0 else last + count + 1

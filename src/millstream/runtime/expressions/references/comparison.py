@@ -59,7 +59,7 @@ def is_same(context: CallContext, left: Any, right: Any) -> bool:
 
 @reference("IN")
 def is_in(context: CallContext, value: Any, *choices: Any) -> bool | None:
-    """TRUE if a choice equals the value; unknown if none does and one of them is NULL."""
+    """TRUE if a choice equals the value; else unknown if a choice or the value is NULL."""
     if value is None:
         return None
     if any(choice is not None and same_value(value, choice) for choice in choices):
@@ -69,7 +69,7 @@ def is_in(context: CallContext, value: Any, *choices: Any) -> bool | None:
 
 @reference("GREATEST", "LEAST")
 def extreme(context: CallContext, *values: Any) -> Any:
-    """The greatest or least value; NULL if one is NULL."""
+    """The greatest or least value; NULL if any value is NULL."""
     if any(value is None for value in values):
         return None
     numbers = [value for value in values if value == value]
@@ -125,5 +125,5 @@ def try_cast(context: CallContext, value: Any) -> Any:
 
 @reference("TYPEOF")
 def type_of(context: CallContext, value: Any, in_full: bool | None = None) -> str:
-    """The argument's type as text."""
+    """The argument's type as a string."""
     return type_text(context, in_full is True)

@@ -1,4 +1,4 @@
-"""References of digests of text or bytes, in lower-case hexadecimal digits."""
+"""References of digests of strings or bytes, in lower-case hexadecimal digits."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def printf(context: CallContext, template: str | None, *values: Any) -> str | No
 
 
 def _java_text(value: Any, type_: DataType) -> str:
-    """The text of Java's String.valueOf."""
+    """The string that Java's String.valueOf returns."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -47,7 +47,7 @@ def _java_text(value: Any, type_: DataType) -> str:
 
 
 def iso_moment(moment: dt.datetime) -> str:
-    """An instant as Java's toString writes it."""
+    """An instant in the format of Java's toString."""
     text = moment.replace(tzinfo=None).isoformat()
     whole, point, fraction = text.partition(".")
     # Java always writes seconds, and fractions in groups of three digits.

@@ -34,7 +34,7 @@ _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 
 @reference("IS JSON", *_NAMES)
 def is_json(context: CallContext, text: str | None) -> bool:
-    """The kind is a word of the function's name or an option of the call."""
+    """The kind is taken from the function's name or from an option of the call."""
     words = context.call.function.split()
     kind = words[-1] if words[-1] in _KINDS else context.option("kind", "VALUE")
     return _is_kind(text, kind) != ("NOT" in words)
@@ -88,7 +88,7 @@ def json_exists(context: CallContext, text: str, path: str) -> bool | None:
 @reference("JSON_VALUE")
 @null_of_null
 def json_value(context: CallContext, text: str, path: str) -> Any:
-    """JSON_VALUE. For lax paths, null, arrays and objects count as EMPTY; any other failure is an ERROR."""
+    """JSON_VALUE. For lax paths, null, arrays and objects are treated as EMPTY; any other failure is an ERROR."""
     try:
         route, value = _match(text, path)
         if isinstance(value, list | dict):
@@ -131,7 +131,8 @@ def _convert(value: Any, type_: DataType) -> Any:
 @reference("JSON_QUERY")
 @null_of_null
 def json_query(context: CallContext, text: str, path: str) -> Any:
-    """JSON_QUERY: an array or object, or any value wrapped in an array; RETURNING ARRAY, the elements as strings."""
+    """JSON_QUERY: an array or object, or any value wrapped in an array; with RETURNING ARRAY the elements as
+    strings."""
     wrapper = context.option("wrapper", "WITHOUT").removesuffix("_ARRAY")
     try:
         route, value = _match(text, path)
@@ -169,14 +170,14 @@ def _cut(text: str, type_: DataType) -> str:
 
 
 def _query_fallback(behaviour: str, reason: str) -> Any:
-    behaviour = behaviour.replace("_", " ")  # the Table API writes its words with underscores
+    behaviour = behaviour.replace("_", " ")  # the Table API uses underscores
     if behaviour == "ERROR":
         raise EvaluationError(reason)
     return {"NULL": None, "EMPTY ARRAY": [], "EMPTY OBJECT": {}}[behaviour]
 
 
 def _at(text: str, path: str | None) -> Any:
-    """The single match of a path; MISSING if there is none or the text is not JSON."""
+    """The single match of a path; MISSING if the path does not match or the string is not JSON."""
     try:
         document = read_json(text)
         if path is None:
@@ -223,7 +224,7 @@ def _plain(value: Any, type_: DataType) -> Any:
     if isinstance(type_, RowType):
         return {name: _plain(each, field) for name, field, each in zip(type_.names, type_.types, value, strict=True)}
     if isinstance(value, float):
-        # As a DOUBLE, by the rule of Java's decimals: 1.0E+10, 0.000010.
+        # As a DOUBLE, formatted like Java's decimals: 1.0E+10, 0.000010.
         shown = float_text(value)
         is_number = shown.lstrip("-") not in ("NaN", "Infinity")
         return WrittenNumber(str(decimal.Decimal(shown)) if value else "0.0") if is_number else shown

@@ -59,7 +59,7 @@ def with_digits(context: CallContext, value: Any, digits: int | None = 0) -> Any
     """Rounds or truncates to a number of fractional digits."""
     if value is None or digits is None:
         return None
-    digits = max(digits, -_DIGITS_MAX)  # no number has digits before that
+    digits = max(digits, -_DIGITS_MAX)  # no number has digits beyond this position
     way = decimal.ROUND_HALF_UP if context.call.function == "ROUND" else decimal.ROUND_DOWN
     wide = decimal.Context(prec=1500, rounding=way)
     if isinstance(value, float):
@@ -105,7 +105,7 @@ _FUNCTIONS: dict[str, Callable[[float], float]] = {
 
 @reference(*_FUNCTIONS)
 def function(context: CallContext, value: float | None) -> float | None:
-    """A function of one number; NaN where it is undefined, Infinity where it overflows."""
+    """A function of one number; NaN where it is undefined, Infinity on overflow."""
     return None if value is None else _evaluate(_FUNCTIONS[context.call.function], value)
 
 
@@ -175,7 +175,7 @@ def binary_digits(context: CallContext, value: int | None) -> str | None:
 
 @reference("HEX")
 def hexadecimal_digits(context: CallContext, value: int | str | None) -> str | None:
-    """Hexadecimal digits of a number or of the bytes of text."""
+    """Hexadecimal digits of a number or of a string's bytes."""
     if value is None:
         return None
     return format(value % 2**64, "X") if isinstance(value, int) else "".join(f"{byte:02X}" for byte in value.encode())
@@ -183,7 +183,7 @@ def hexadecimal_digits(context: CallContext, value: int | str | None) -> str | N
 
 @reference("UNHEX")
 def bytes_of_digits(context: CallContext, value: str | None) -> bytes | None:
-    """Bytes from hexadecimal digits; NULL for other characters."""
+    """Bytes from hexadecimal digits; NULL if the string has other characters."""
     if value is None or not set(value) <= set("0123456789abcdefABCDEF"):
         return None
     digits = "00" + value[1:] if len(value) % 2 else value

@@ -42,7 +42,7 @@ def regexp_count(context: CallContext, text: str, source: str) -> int | None:
 @reference("REGEXP_INSTR")
 @null_of_null
 def regexp_instr(context: CallContext, text: str, source: str) -> int | None:
-    """The start of the first match, counted from 1 in UTF-16 units; 0 if there is none."""
+    """The start of the first match, counted from 1 in UTF-16 units; 0 without a match."""
     pattern = compiled_or_none(source)
     if pattern is None:
         return None
@@ -59,7 +59,7 @@ def regexp_substr(context: CallContext, text: str, source: str) -> str | None:
 @reference("REGEXP_EXTRACT")
 @null_of_null
 def regexp_extract(context: CallContext, text: str, source: str, group: int = 0) -> str | None:
-    """The text of a group in the first match; NULL if there is no such group."""
+    """The substring matched by a group in the first match; NULL if the group does not exist."""
     pattern = compiled_or_none(source)
     if pattern is None or not 0 <= group <= pattern.group_count:
         return None
@@ -70,7 +70,7 @@ def regexp_extract(context: CallContext, text: str, source: str, group: int = 0)
 @reference("REGEXP_EXTRACT_ALL")
 @null_of_null
 def regexp_extract_all(context: CallContext, text: str, source: str, group: int = 1) -> list[str | None] | None:
-    """The strings of a group in all matches."""
+    """The substrings matched by a group in all matches."""
     pattern = compiled_or_none(source)
     if pattern is None or not 0 <= group <= pattern.group_count:
         return None
@@ -108,7 +108,7 @@ def _full(translate: Callable[[str, str], JavaPattern], source: str, escape: str
 @reference("STR_TO_MAP")
 @null_of_null
 def str_to_map(context: CallContext, text: str, pairs: str = ",", values: str = "=") -> dict[str, str | None] | None:
-    """Splits text into pairs; both delimiters are patterns. A later key replaces an earlier one."""
+    """Splits a string into pairs; both delimiters are patterns. A later key replaces an earlier one."""
     if not text:
         return {}
     try:

@@ -1,4 +1,4 @@
-"""References of the text functions, verified against Flink 2.3."""
+"""References of the string functions, verified against Flink 2.3."""
 
 from __future__ import annotations
 
@@ -98,7 +98,8 @@ def repeat(context: CallContext, text: str, times: int) -> str:
 @reference("SUBSTRING", "SUBSTR")
 @null_of_null
 def part(context: CallContext, text: str, start: int, length: int | None = None) -> str | None:
-    """Text from a position counted from 1, or from the end if negative; 0 means 1. A negative length yields NULL."""
+    """The substring from a position counted from 1, or from the end if negative; 0 means 1. A negative length yields
+    NULL."""
     if length is not None and length < 0:
         return None
     if start < -len(text):
@@ -128,7 +129,7 @@ def position(context: CallContext, needle: str, text: str, start: int = 1) -> in
 @reference("LOCATE")
 @null_of_null
 def locate(context: CallContext, needle: str, text: str, start: int = 1) -> int:
-    """The position from 1; 0 if absent. The empty text is at 1, wherever the search starts."""
+    """The position from 1; 0 if absent. The empty string is at 1, wherever the search starts."""
     return text.find(needle, max(start - 1, 0)) + 1 if needle else 1
 
 
@@ -174,13 +175,13 @@ def endswith(context: CallContext, text: str | bytes, end: Any) -> bool:
 @reference("REPLACE")
 @null_of_null
 def replace(context: CallContext, text: str, search: str, replacement: str) -> str:
-    """Replaces all occurrences; the empty text occurs between any two UTF-16 units."""
+    """Replaces all occurrences; the empty string occurs between any two UTF-16 units."""
     return text.replace(search, replacement) if search else of_units(units_of(text).replace("", replacement))
 
 
 @reference("TRANSLATE")
 def translate(context: CallContext, text: str | None, old: str | None, new: str | None) -> str | None:
-    """Replaces characters; those without a counterpart are deleted; the first of equal ones decides."""
+    """Replaces characters; characters without a counterpart are deleted; the first of duplicate characters counts."""
     if text is None or not old:
         return text
     replacements = new or ""
@@ -193,7 +194,8 @@ def translate(context: CallContext, text: str | None, old: str | None, new: str 
 @reference("OVERLAY")
 @null_of_null
 def overlay(context: CallContext, text: str, new: str, start: int, length: int | None = None) -> str:
-    """Positions count UTF-16 units. Outside the text nothing changes; a length of 0 or less replaces the rest."""
+    """Positions count UTF-16 units. A position outside the string changes nothing; a length of 0 or less replaces the
+    rest."""
     units = units_of(text)
     if not 1 <= start <= len(units):
         return text
@@ -203,7 +205,7 @@ def overlay(context: CallContext, text: str, new: str, start: int, length: int |
 
 
 def pad_text(text: str, length: int, pad: str, on_left: bool) -> str | None:
-    """Pads text to a length in UTF-16 units; NULL if the padding is empty or the length is negative."""
+    """Pads a string to a length in UTF-16 units; NULL if the padding is empty or the length is negative."""
     if length < 0 or not pad:
         return None
     check_length("LPAD" if on_left else "RPAD", length)
@@ -281,7 +283,7 @@ def is_digit(context: CallContext, text: str | None) -> bool:
 
 @reference("IS_DECIMAL")
 def is_decimal(context: CallContext, text: str | None) -> bool:
-    """Whether Java parses it as an integer, in any digits, or as a double."""
+    """Whether Java parses it as an integer, in the digits of any script, or as a double."""
     if text is None or JAVA_NUMBER.fullmatch(text):
         return text is not None
     digits = text[1:] if text[:1] in ("+", "-") else text

@@ -1,6 +1,6 @@
 """References of the kernels in `temporal`, with Python's calendar and zones.
 
-Values are dates, times, datetimes (TIMESTAMP_LTZ in UTC), timedeltas, and numbers of months.
+Values are dates, times, datetimes (UTC for TIMESTAMP_LTZ), timedeltas, and numbers of months.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MONTHS = {"MILLENNIUM": 12_000, "CENTURY": 1_200, "DECADE": 120, "YEAR": 12, "Q
 
 
 def _clock(value: Any, context: CallContext) -> dt.datetime:
-    """Local time: a date's midnight, a time on the first day, an instant in the session's zone."""
+    """Local time: a date's midnight, a time on 1 January 1970, an instant in the session's zone."""
     if isinstance(value, dt.datetime):
         return value if value.tzinfo is None else value.astimezone(ZoneInfo(context.session.zone)).replace(tzinfo=None)
     if isinstance(value, dt.date):
@@ -77,7 +77,7 @@ def _of_interval(unit: str, value: dt.timedelta) -> int:
 
 
 def _of_type(clock: dt.datetime, value: Any, context: CallContext) -> Any:
-    """Converts local time back to the type of the value it came from."""
+    """Converts local time back to the type of the original value."""
     if isinstance(value, dt.datetime):
         if value.tzinfo is None:
             return clock

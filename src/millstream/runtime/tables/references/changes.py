@@ -1,4 +1,5 @@
-"""A table after changes, a row at a time. Every committed epoch of a query must be the answer over it."""
+"""Applies changes to a table, a row at a time. The output of every committed epoch must equal the query's result over
+that table."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """Time-to-live, a change at a time: the slow reference for groups, and for rows of Top-N, OVER and joins.
 
-A group expires when it had no insert or delete for the time-to-live; a row expires that long after its arrival. Output
-emitted for it stays, and deletes of expired rows are ignored. The clock is that of the epoch.
+A group expires when it had no insert or delete for the time-to-live; a row expires that long after its arrival. Its
+emitted output stays, and deletes of expired rows are ignored. Time is the epoch's processing time.
 
 A delete removes the first of equal rows, and an epoch's inserts precede its deletes: tasks are read in any order. So a
-row deleted and inserted again is new, wherever its changes were cut into epochs.
+row deleted and inserted again is new, however its changes are divided into epochs.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _in_order(changes: Iterable[Change]) -> list[Change]:
 
 @dataclass(eq=False)
 class _PlacedRow:
-    """A live row of a partition: its arrival, and the result it was emitted with: its number, or its OVER results;
+    """A live row of a partition: its arrival, and the result it was emitted with (its row number or OVER results);
     None: not emitted."""
 
     row: tuple[Any, ...]
@@ -158,11 +158,11 @@ class ExpiringJoin:
         self._end_expired(side, row)
 
     def _delete(self, side: int, row: tuple[Any, ...]) -> None:
-        if row[0] is None:  # it was never stored, and emitted unmatched
+        if row[0] is None:  # it was never stored, and was emitted as unmatched
             self._emit(side, _JoinedRow(row, 0), -1)
             return
         match = next((each for each in self.rows[side] if each.row == row), None)
-        if match is None:  # it had expired: its matches lose one expired match
+        if match is None:  # it had expired: subtract one expired match from its matches
             for other in self._matches(side, row):
                 if other.matches_of > len(self._matches(1 - side, other.row)):
                     self._set_matches(1 - side, other, other.matches_of - 1)

@@ -63,7 +63,7 @@ def extremes_of(changes: Iterable[tuple[Any, int]]) -> tuple[Any, Any]:
 
 def arrivals_of(changes: Iterable[tuple[Any, int]]) -> tuple[Any, Any]:
     """The first and the last of the present values, from inserts (n times) and deletes (-n times). The first has been
-    present longest without a break, the last arrived last.
+    present the longest without interruption; the last arrived most recently.
 
     >>> arrivals_of([("a", 1), ("b", 1), ("a", 1), ("b", -1), ("a", -1), ("c", 1), ("a", 1)])
     ('a', 'a')
@@ -94,8 +94,8 @@ def values_by_arrival(changes: Iterable[tuple[Any, int]]) -> tuple[dict[Any, int
 
 
 def known_groups(epochs: Iterable[Iterable[Any]]) -> set[Any]:
-    """The groups all of whose rows were seen by an aggregate added after the first of these epochs. Each epoch lists
-    the groups that have rows at its end; a group that had none since then has no unseen rows.
+    """The groups fully seen by an aggregate added after the first of these epochs. Each epoch lists the groups that
+    have rows at its end; a group missing from any of them has no unseen rows.
 
     >>> sorted(known_groups([["a", "b"], ["a"], ["a", "b", "c"]]))
     ['b', 'c']

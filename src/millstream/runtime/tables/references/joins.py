@@ -1,4 +1,4 @@
-"""Joins of two tables: the slow reference, every row of one side with every row of the other."""
+"""Joins of two tables: the slow reference, which compares every row of one side with every row of the other."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ Table = Sequence[tuple[Any, ...]]
 def joined_tables(
     kind: str, left: Table, right: Table, widths: tuple[int, int], matches: Callable[[Any, Any], bool | None]
 ) -> list[tuple[Any, ...]]:
-    """The rows of a join. `matches` says whether two rows match; None, like NULL, means no. `widths`: the number of
-    NULLs that pad a side.
+    """The rows of a join. `matches` returns whether two rows match; None, like NULL, counts as false. `widths`: the
+    number of NULLs that pad a side.
 
     >>> joined_tables("LEFT", [(1,), (2,)], [(2, "b")], (1, 2), lambda a, b: a[0] == b[0])
     [(1, None, None), (2, 2, 'b')]

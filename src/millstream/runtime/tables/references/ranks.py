@@ -50,7 +50,7 @@ def first_rows(
 
 
 def _compared(a: Sequence[Any], b: Sequence[Any], order: Sequence[OrderKey]) -> int:
-    """Negative if `a` sorts before `b`; 0 if they are equal in this order."""
+    """Negative if `a` sorts before `b`; 0 if the order does not distinguish them."""
     for key in order:
         one, other = a[key.column], b[key.column]
         if one is None and other is None:

@@ -30,7 +30,7 @@ class SessionTable:
 
     def run(self, rows: Iterable[tuple[Any, int, Sequence[Any]]], before: int, now: int) -> list[Session]:
         """Run an epoch: rows with their key and time, and the watermark before and after it. Returns the sessions that
-        ended. A session is late if it ended before the epoch began and merged with no open one."""
+        ended. A session is late if it ended before the epoch began and did not merge with an open one."""
         for session in self._sessions:
             session.is_open = True
         for key, time, row in rows:
@@ -42,7 +42,7 @@ class SessionTable:
         return ended
 
     def _end(self, session: Session) -> int:
-        """Its last time."""
+        """The session's last time."""
         return session.last + self._gap_ms - 1
 
     def _add(self, session: Session) -> None:

@@ -75,7 +75,7 @@ def interval_pairs(
 
 def temporal_pairs(epochs: Sequence[JoinEpoch], kind: str, condition: Condition) -> list[Result]:
     """Every left row, when the watermark reaches its time, with the last version of its key up to it. `rights` are
-    versions; contents None: a delete. For rows that are not late."""
+    versions; contents None: a delete. Assumes that no row is late."""
     results: list[Result] = []
     waiting: list[TimedRow] = []
     versions: dict[tuple[Any, int], Any] = {}

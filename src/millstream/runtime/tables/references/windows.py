@@ -1,6 +1,6 @@
 """SQL windows, a row at a time: the windows of a row, and their aggregates.
 
-Local times come from `zoneinfo`; nothing of the fast implementation is used.
+Local times are computed by `zoneinfo`; no code of the fast implementation is used.
 """
 
 from __future__ import annotations
