@@ -289,7 +289,7 @@ def _join(relation: Join, notation: Notation) -> str:
 
 
 def _expiries(relation: Join, notation: Notation) -> str:
-    """The expiry of rows that no later row can match; "" if all are retained."""
+    """The expiry of rows that no later row can match; "" if all rows are retained."""
     texts = []
     for word, side, expiries in zip(("left", "right"), relation.inputs, relation.expiries, strict=True):
         moments = [expression_text(each.moment, side.schema.names, notation) for each in expiries]

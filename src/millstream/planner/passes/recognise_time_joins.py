@@ -2,7 +2,7 @@
 
 Both tables must be append-only. The rows of such joins retain their time attributes; those of any other join do not.
 Until this pass the columns of joins still carry time attributes. It removes the invalid ones, and rejects relations
-that need one and have none, in Flink's words.
+that then lack a required one, with Flink's messages.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Columns bounded by the watermark: no later row, late ones included, has a smaller value.
 
-A window that has ended emits no further row and drops late ones: its end exceeds the watermark on emission, and so do
-the columns that the same window derives from its rows. A rowtime is not bounded, because rows may arrive late and only
-windows drop them. A group or a partition changes only when one of its rows arrives.
+A window that has ended emits no further row and drops late ones: on emission its end is at least the watermark, and so
+are the columns that the window derives from it. A rowtime is not bounded, because rows may arrive late and only windows
+drop them. A group or a partition changes only when one of its rows arrives.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ def _of_rows(relation: WindowJoin | WindowRank, zone: str) -> Bounds:
     inside = window_columns(relation)
     if inside is None or inside.shape.time_kind is not TimeKind.ROWTIME:
         return {}
-    # The windows may follow the zone's clocks, which is not known here: then only the window's time is bounded.
+    # The windows may be aligned to the zone's local time, which is not known here: then only the window's time is
+    # bounded.
     is_known = zone in _UTC
     bounds = dict.fromkeys(inside.times, 1)
     return bounds | {column: 2 for column in inside.ends if is_known}
