@@ -1,8 +1,8 @@
 """Columns bounded by the watermark: no later row, late ones included, has a smaller value.
 
-A window that has ended emits no further row and drops late ones: on emission its end is at least the watermark, and so
-are the columns that the window derives from it. A rowtime is not bounded, because rows may arrive late and only windows
-drop them. A group or a partition changes only when one of its rows arrives.
+A window that has ended emits no further row and drops late ones: the window end of later rows exceeds the watermark, as
+do the columns that the window derives from its rows. A rowtime is not bounded, because rows may arrive late and only
+windows drop them. A group or a partition changes only when one of its rows arrives.
 """
 
 from __future__ import annotations

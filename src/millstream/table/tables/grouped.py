@@ -122,7 +122,7 @@ class WindowGroupedTable(_TableParts):
 
 
 class OverWindowedTable(_TableParts):
-    """Rows with windows around them."""
+    """Rows, each with windows around it."""
 
     _step = "over_window(...)"
 
@@ -193,7 +193,7 @@ def _shape(window: Any) -> operations.GroupWindow:
 
 
 def _of_window(node: Any, alias: str) -> Any:
-    """`col("w").rowtime` and `.proctime` are the window's, not a stream's."""
+    """Resolves `col("w").rowtime` and `.proctime` to the window's time attributes, not those of a stream."""
     from dataclasses import replace
 
     from millstream.sql.syntax import Call
