@@ -1,7 +1,7 @@
-"""Reading from and writing to RabbitMQ: `pip install millstream[rabbitmq]`. No jar is needed.
+"""Reads from and writes to RabbitMQ: `pip install millstream[rabbitmq]`. Needs no jar.
 
 The source is exactly-once if each message has a unique correlation id (`use_correlation_id=True`), else at-least-once.
-The sink is at-least-once, with a correlation id that is the same when a message is repeated.
+The sink is at-least-once; a repeated message has the same correlation id.
 
 >>> config = RMQConnectionConfig.Builder().set_host("localhost").set_port(5672).set_user_name("guest") \\
 ...     .set_password("guest").set_virtual_host("/").build()
@@ -174,7 +174,7 @@ def _address(what: str, connection_config: Any) -> RabbitAddress:
 
 
 class RMQSource(SourceFunction):
-    """Messages of a queue, for `add_source`."""
+    """Reads the messages of a queue, for `add_source`."""
 
     def __init__(
         self,
@@ -192,7 +192,7 @@ class RMQSource(SourceFunction):
 
 
 class RMQSink(SinkFunction):
-    """Messages to a queue, for `add_sink`."""
+    """Writes messages to a queue, for `add_sink`."""
 
     def __init__(
         self, connection_config: RMQConnectionConfig, queue_name: str, serialization_schema: SerializationSchema

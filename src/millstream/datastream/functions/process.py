@@ -1,4 +1,4 @@
-"""Process functions: records with their time, timers, side outputs, and broadcast state.
+"""Process functions, with access to timestamps, timers, side outputs, and broadcast state.
 
 These classes define names and signatures; the task provides the contexts. The stream checks the function's class when
 it is passed.
@@ -47,7 +47,7 @@ class _TimedContext(ABC):
 
     @abstractmethod
     def timestamp(self) -> int | None:
-        """The event timestamp of the current record or timer, in ms; None if it has none."""
+        """The event timestamp of the current record or timer, in ms, or None."""
 
 
 class _KeyedContext(_TimedContext):
@@ -57,7 +57,7 @@ class _KeyedContext(_TimedContext):
 
 
 class ProcessFunction(Function):
-    """Processes each record with its context; any number of values out, to the stream or to a side output.
+    """Processes each record with its context; emits any number of values to the stream or to side outputs.
 
     >>> from millstream.datastream import OutputTag
     >>> odd = OutputTag("odd")
@@ -97,7 +97,7 @@ class KeyedProcessFunction(Function):
 
 
 class CoProcessFunction(Function):
-    """Records of two connected streams, with one method for each."""
+    """Processes records of two connected streams, with one method for each."""
 
     class Context(_TimedContext):
         """The context of the current record."""
@@ -112,7 +112,7 @@ class CoProcessFunction(Function):
 
 
 class KeyedCoProcessFunction(Function):
-    """Records of two connected keyed streams, sharing state and timers of their key."""
+    """Processes records of two connected keyed streams, which share state and timers per key."""
 
     class Context(_KeyedContext):
         """The context of the current record."""
@@ -145,7 +145,7 @@ class BaseBroadcastProcessFunction(Function):
 
         @abstractmethod
         def timestamp(self) -> int | None:
-            """The event timestamp of the current record, in ms; None if it has none."""
+            """The event timestamp of the current record, in ms, or None."""
 
         @abstractmethod
         def current_processing_time(self) -> int:
@@ -171,7 +171,7 @@ class BaseBroadcastProcessFunction(Function):
 
 
 class BroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[IN1, IN2, OUT]):
-    """A stream that reads the state written by a broadcast stream."""
+    """Processes a stream that reads the state written by a broadcast stream."""
 
     class Context(BaseBroadcastProcessFunction.Context, ABC):
         """For broadcast records."""
@@ -181,7 +181,7 @@ class BroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[IN1, IN2, O
 
     @abstractmethod
     def process_element(self, value: IN1, ctx: ReadOnlyContext) -> Iterable[OUT] | None:
-        """A record of the stream that is not broadcast."""
+        """Processes a record of the stream that is not broadcast."""
 
     @abstractmethod
     def process_broadcast_element(self, value: IN2, ctx: Context) -> Iterable[OUT] | None:
@@ -189,7 +189,7 @@ class BroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[IN1, IN2, O
 
 
 class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, IN1, IN2, OUT]):
-    """A keyed stream, with state and timers, that reads the state written by a broadcast stream."""
+    """Processes a keyed stream, with state and timers, that reads the state written by a broadcast stream."""
 
     class Context(BaseBroadcastProcessFunction.Context, ABC):
         """For broadcast records."""
@@ -222,7 +222,7 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, I
 
     @abstractmethod
     def process_element(self, value: IN1, ctx: ReadOnlyContext) -> Iterable[OUT] | None:
-        """A record of the keyed stream."""
+        """Processes a record of the keyed stream."""
 
     @abstractmethod
     def process_broadcast_element(self, value: IN2, ctx: Context) -> Iterable[OUT] | None:
