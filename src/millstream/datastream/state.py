@@ -137,7 +137,7 @@ class MapState(State, Generic[K, V]):
 
     @abstractmethod
     def get(self, key: K) -> V | None:
-        """The value under `key`; None if there is none."""
+        """The value under `key`, or None."""
 
     @abstractmethod
     def put(self, key: K, value: V) -> None:
@@ -192,7 +192,7 @@ class ReadOnlyBroadcastState(State, Generic[K, V]):
 
     @abstractmethod
     def get(self, key: K) -> V | None:
-        """The value under `key`; None if there is none."""
+        """The value under `key`, or None."""
 
     @abstractmethod
     def contains(self, key: K) -> bool:

@@ -36,7 +36,7 @@ def roll_in_columns(graph: Graph) -> Graph:
 
 
 def rolling_operation(operation: RollingField, stream_type: TypeInformation | None) -> Rolling | Reduce:
-    """The operation over a stream of this type, None if untyped."""
+    """The operation over a stream of this type; None means untyped."""
     kind, field, is_strict = operation.kind, operation.field, operation.is_strict
     if stream_type is None:
         return Reduce(FieldReduce(kind, field))

@@ -107,7 +107,8 @@ def _partials(node: Node, windows: PaneWindows, before: list[Node]) -> list[Node
 
 
 def _final(node: Node, ready: ReadyAggregates, windows: PaneWindows, last_partial: int) -> Node:
-    """The stateful half: the node itself, which reads the partial aggregates; `last` numbers the last of these."""
+    """The stateful half: the node itself, which reads the partial aggregates; `last_partial` is the number of the last
+    of these."""
     edge = node.inputs[0]
     # A stream that was declared as partitioned by its key needs no exchange.
     partitioning = Partitioning.FORWARD if edge.partitioning is Partitioning.FORWARD else Partitioning.HASH

@@ -28,7 +28,7 @@ class EnvironmentCaches:
 
     def __init__(self, directory: Callable[[], str | None]) -> None:
         self._directory = directory
-        self._urls: defaultdict[int, list[str]] = defaultdict(list)  # folders that jobs write or wrote, by stream
+        self._urls: defaultdict[int, list[str]] = defaultdict(list)  # folders written by jobs, by stream
         self._root: str | None = None
 
     def offered(self, graph: Graph) -> Graph:

@@ -44,7 +44,7 @@ class QueryableDescriptor:
         return self._queryable_name is not None
 
     def get_queryable_state_name(self) -> str | None:
-        """The name under which it is queryable."""
+        """The name under which the state is queryable."""
         return self._queryable_name
 
 
@@ -89,7 +89,7 @@ class QueryableStateStream(OperatorControls):
         self._descriptor = descriptor
 
     def get_queryable_state_name(self) -> str:
-        """The name under which it is queryable."""
+        """The name under which the state is queryable."""
         name = self._descriptor.get_queryable_state_name()
         assert name is not None
         return name

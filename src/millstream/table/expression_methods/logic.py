@@ -162,7 +162,7 @@ class LogicMethods(SyntaxHolder):
         return self._call("IS NOT FALSE")
 
     def in_(self, first_element_or_table: Any, *remaining_elements: Any) -> Expression[Any]:
-        """Whether the value equals one of these values, or one value of a table with one column. The latter is allowed in
+        """Whether the value equals one of these values, or a value of a one-column table. The latter is allowed in
         `where` and `filter`: `orders.where(col("user").in_(users.select(col("id"))))`."""
         from millstream.table.table import Table
 
