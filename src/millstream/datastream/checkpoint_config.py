@@ -106,7 +106,7 @@ class CheckpointConfig:
         return self.get_checkpoint_interval() > 0
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
-        """EXACTLY_ONCE unless set."""
+        """The configured mode; EXACTLY_ONCE by default."""
         return self._choice(_MODE, CheckpointingMode, CheckpointingMode.EXACTLY_ONCE)
 
     def set_checkpointing_mode(self, checkpointing_mode: CheckpointingMode) -> Self:
@@ -117,7 +117,7 @@ class CheckpointConfig:
         return self._with_notices()
 
     def get_checkpoint_interval(self) -> int:
-        """In ms; -1 if none was set."""
+        """The interval in ms; -1 if not set."""
         return duration_ms(self._configuration, _INTERVAL, -1)
 
     def set_checkpoint_interval(self, checkpoint_interval: int) -> Self:
@@ -125,8 +125,8 @@ class CheckpointConfig:
         return self._set_ms("set_checkpoint_interval", _INTERVAL, checkpoint_interval, least=1)
 
     def get_checkpoint_timeout(self) -> int:
-        """In ms; ten minutes unless set, as in Flink. The default is not enforced: an epoch includes the processing,
-        not only the writing of a checkpoint."""
+        """The timeout in ms; ten minutes by default, as in Flink. The default is not enforced: an epoch includes the
+        processing, not only the writing of a checkpoint."""
         return duration_ms(self._configuration, _TIMEOUT, 600_000)
 
     def set_checkpoint_timeout(self, checkpoint_timeout: int) -> Self:
@@ -134,7 +134,7 @@ class CheckpointConfig:
         return self._set_ms("set_checkpoint_timeout", _TIMEOUT, checkpoint_timeout, least=1)
 
     def get_min_pause_between_checkpoints(self) -> int:
-        """In ms."""
+        """The minimum pause in ms."""
         return duration_ms(self._configuration, _MIN_PAUSE, 0)
 
     def set_min_pause_between_checkpoints(self, min_pause_between_checkpoints: int) -> Self:
@@ -212,11 +212,11 @@ class CheckpointConfig:
         return Duration.of_millis(duration_ms(self._configuration, _ALIGNED_TIMEOUT, 0))
 
     def set_alignment_timeout(self, alignment_timeout: Duration | timedelta) -> Self:
-        """The older name of `set_aligned_checkpoint_timeout`."""
+        """Older name of `set_aligned_checkpoint_timeout`."""
         return self.set_aligned_checkpoint_timeout(alignment_timeout)
 
     def get_alignment_timeout(self) -> Duration:
-        """The older name of `get_aligned_checkpoint_timeout`."""
+        """Older name of `get_aligned_checkpoint_timeout`."""
         return self.get_aligned_checkpoint_timeout()
 
     def set_force_unaligned_checkpoints(self, force_unaligned_checkpoints: bool = True) -> Self:

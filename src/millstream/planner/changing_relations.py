@@ -40,7 +40,7 @@ class ToChangelog(Relation):
 
     @property
     def text(self) -> str:
-        """Its arguments, for plans."""
+        """The arguments as shown in plans."""
         by = f", by=[{', '.join(self.key_names)}]" if self.key else ""
         return f"op=[{self.schema.names[-1]}], codes=[{', '.join(code or 'none' for code in self.codes)}]{by}"
 
@@ -57,7 +57,7 @@ class FromChangelog(Relation):
 
     @property
     def text(self) -> str:
-        """Its arguments, for plans."""
+        """The arguments as shown in plans."""
         return f"op=[{self.schema.names[self.op]}], kinds=[{', '.join(f'{code}={kind}' for code, kind in self.kinds)}]"
 
 

@@ -53,7 +53,7 @@ def _table(table: Any) -> tuple[str, ...]:
 
 
 def _title(end: Any) -> str:
-    """The title of a source or sink outside catalogs: a DataStream, the program."""
+    """The title of a source or sink outside catalogs, such as a DataStream or the program."""
     return f"*{getattr(end, 'name', None) or type(end).__name__}*"
 
 

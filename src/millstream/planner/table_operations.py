@@ -182,7 +182,7 @@ def where(relation: Relation, condition: Expression, session: PlannerSession) ->
 def add_columns(
     relation: Relation, items: Sequence[Expression], session: PlannerSession, replaces: bool = False
 ) -> Relation:
-    """All columns, then these; with `replaces`, a column of the same name is replaced."""
+    """Appends columns; with `replaces`, an existing column of the same name is replaced."""
     binder = _binder(relation, session, "add_columns")
     binder.values = QueryValues(binder.scope, QueryContext(session))
     expressions, names = list(relation.schema.columns), list(relation.schema.names)
@@ -200,7 +200,7 @@ def add_columns(
 
 
 def drop_columns(relation: Relation, names: Sequence[Expression], session: PlannerSession) -> Relation:
-    """All columns except these."""
+    """Drops these columns."""
     binder = _binder(relation, session, "drop_columns")
     dropped = set()
     for name in names:
@@ -216,7 +216,7 @@ def drop_columns(relation: Relation, names: Sequence[Expression], session: Plann
 
 
 def rename_columns(relation: Relation, items: Sequence[Expression], session: PlannerSession) -> Relation:
-    """All columns; `col("a").alias("b")` renames one."""
+    """Renames columns: `col("a").alias("b")`."""
     names = list(relation.schema.names)
     for item in items:
         if not isinstance(item, As) or not isinstance(item.operand, Name):
@@ -309,7 +309,7 @@ def join_table_function(
 
 
 def flat_map(relation: Relation, call: Call, names: Sequence[str], session: PlannerSession) -> Relation:
-    """Only the rows that a table function returns for each row."""
+    """Replaces each row by the rows that a table function returns for it."""
     made = join_table_function(relation, call, names, JoinKind.INNER, session)
     width = len(relation.schema)
     return project(made, made.schema.columns[width:], made.schema.names[width:])

@@ -158,7 +158,7 @@ class EnvironmentSettings:
     # --- how it runs ------------------------------------------------------------------------------------
 
     def set_runtime_mode(self, execution_mode: RuntimeExecutionMode) -> Self:
-        """STREAMING (the default), BATCH for bounded input, or AUTOMATIC."""
+        """Sets the mode: STREAMING (the default), BATCH for bounded input, or AUTOMATIC."""
         if not isinstance(execution_mode, RuntimeExecutionMode):
             raise refuse_type(f"set_runtime_mode: found {execution_mode!r}, expected a RuntimeExecutionMode")
         self._configuration.set_string(_RUNTIME_MODE, execution_mode.name)
@@ -233,7 +233,7 @@ class EnvironmentSettings:
         return self
 
     def get_checkpoint_interval(self) -> int:
-        """In ms; -1 if none was set."""
+        """The checkpoint interval in ms; -1 if not set."""
         return self._checkpoint_config.get_checkpoint_interval()
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
@@ -241,7 +241,7 @@ class EnvironmentSettings:
         return self._checkpoint_config.get_checkpointing_mode()
 
     def get_checkpointing_consistency_mode(self) -> CheckpointingMode:
-        """The same, under its newer name."""
+        """Newer name of `get_checkpointing_mode`."""
         return self.get_checkpointing_mode()
 
     def is_unaligned_checkpoints_enabled(self) -> bool:

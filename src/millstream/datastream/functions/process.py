@@ -104,11 +104,11 @@ class CoProcessFunction(Function):
 
     @abstractmethod
     def process_element1(self, value: Any, ctx: Context) -> Iterable[Any] | None:
-        """A record of the first stream."""
+        """Processes a record of the first stream."""
 
     @abstractmethod
     def process_element2(self, value: Any, ctx: Context) -> Iterable[Any] | None:
-        """A record of the second stream."""
+        """Processes a record of the second stream."""
 
 
 class KeyedCoProcessFunction(Function):
@@ -126,11 +126,11 @@ class KeyedCoProcessFunction(Function):
 
     @abstractmethod
     def process_element1(self, value: Any, ctx: Context) -> Iterable[Any] | None:
-        """A record of the first stream."""
+        """Processes a record of the first stream."""
 
     @abstractmethod
     def process_element2(self, value: Any, ctx: Context) -> Iterable[Any] | None:
-        """A record of the second stream."""
+        """Processes a record of the second stream."""
 
     def on_timer(self, timestamp: int, ctx: OnTimerContext) -> Iterable[Any] | None:
         """Called when a timer of the current key is due. Does nothing by default."""
@@ -156,14 +156,14 @@ class BaseBroadcastProcessFunction(Function):
             """The operator's watermark, in ms."""
 
     class Context(BaseContext):
-        """For broadcast records: broadcast state is writable."""
+        """The context of broadcast records, in which broadcast state is writable."""
 
         @abstractmethod
         def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
             """The broadcast state of this name."""
 
     class ReadOnlyContext(BaseContext):
-        """For the other side's records: broadcast state is read-only."""
+        """The context of the other side's records, in which broadcast state is read-only."""
 
         @abstractmethod
         def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> ReadOnlyBroadcastState[Any, Any]:
@@ -174,10 +174,10 @@ class BroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[IN1, IN2, O
     """Processes a stream that reads the state written by a broadcast stream."""
 
     class Context(BaseBroadcastProcessFunction.Context, ABC):
-        """For broadcast records."""
+        """The context of broadcast records."""
 
     class ReadOnlyContext(BaseBroadcastProcessFunction.ReadOnlyContext, ABC):
-        """For the other side's records."""
+        """The context of the other side's records."""
 
     @abstractmethod
     def process_element(self, value: IN1, ctx: ReadOnlyContext) -> Iterable[OUT] | None:
@@ -185,21 +185,21 @@ class BroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[IN1, IN2, O
 
     @abstractmethod
     def process_broadcast_element(self, value: IN2, ctx: Context) -> Iterable[OUT] | None:
-        """A broadcast record; every subtask receives it and must process it identically."""
+        """Processes a broadcast record; every subtask receives it and must process it identically."""
 
 
 class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, IN1, IN2, OUT]):
     """Processes a keyed stream, with state and timers, that reads the state written by a broadcast stream."""
 
     class Context(BaseBroadcastProcessFunction.Context, ABC):
-        """For broadcast records."""
+        """The context of broadcast records."""
 
         @abstractmethod
         def apply_to_keyed_state(self, state_descriptor: StateDescriptor, function: Callable[[Any, Any], Any]) -> None:
             """Calls `function(key, state)` for every key that has this state (as in Flink's Java API)."""
 
     class ReadOnlyContext(BaseBroadcastProcessFunction.ReadOnlyContext, ABC):
-        """For keyed records."""
+        """The context of keyed records."""
 
         @abstractmethod
         def timer_service(self) -> TimerService:
@@ -218,7 +218,7 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, I
 
         @abstractmethod
         def get_current_key(self) -> Any:
-            """The key the timer belongs to."""
+            """The key of the current timer."""
 
     @abstractmethod
     def process_element(self, value: IN1, ctx: ReadOnlyContext) -> Iterable[OUT] | None:
@@ -226,7 +226,7 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, I
 
     @abstractmethod
     def process_broadcast_element(self, value: IN2, ctx: Context) -> Iterable[OUT] | None:
-        """A broadcast record; every subtask receives it and must process it identically."""
+        """Processes a broadcast record; every subtask receives it and must process it identically."""
 
     def on_timer(self, timestamp: int, ctx: OnTimerContext) -> Iterable[OUT] | None:
         """Called when a timer of the current key is due. Does nothing by default."""

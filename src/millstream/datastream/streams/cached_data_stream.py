@@ -20,7 +20,7 @@ __all__ = ["CachedDataStream", "cached"]
 
 
 def cached(stream: DataStream) -> CachedDataStream:
-    """The stream, cached for later jobs."""
+    """Caches the stream for later jobs."""
     environment = stream._environment
     before = [stream._node(edge.source) for edge in stream._edges]
     name = f"Cached {before[0].name.removeprefix('Source: ')}" if len(before) == 1 else "Cached Union"

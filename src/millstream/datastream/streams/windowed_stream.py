@@ -132,7 +132,7 @@ class _Windowed(WindowSettings):
         return self._add(Contents(type_info=self._stream._stream_type()), function, output_type)
 
     def _checked(self, method: str, function: Any) -> Any:
-        """Checks a function on top of an aggregation, which may be of either kind."""
+        """Checks a function on top of an aggregation, which may have either kind."""
         if isinstance(function, self._process_function):
             return function
         return checked_function(f"{method}, window_function", function, self._window_function, callables=False)

@@ -92,14 +92,14 @@ def mapped(relation: Relation, func: Any, session: PlannerSession) -> Relation:
 
 
 def flat_mapped(relation: Relation, func: Any, session: PlannerSession) -> Relation:
-    """Only the rows that a table function returns for each row."""
+    """Replaces each row by the rows that a table function returns for it."""
     call, aliases = _call_of("flat_map", func, relation, UserFunctionKind.TABLE)
     made = operations.flat_map(relation, call, _column_names(call, aliases), session)
     return operations.with_distinct_names("flat_map", made)
 
 
 def lateral(relation: Relation, func: Any, kind: JoinKind, predicate: Any, session: PlannerSession) -> Relation:
-    """Each row with the rows that a table function returns for it."""
+    """Joins each row with the rows that a table function returns for it."""
     call, aliases = _call_of("join_lateral", func, relation, UserFunctionKind.TABLE)
     condition = None if predicate is None else node_of(predicate)
     made = operations.join_table_function(relation, call, _column_names(call, aliases), kind, session, condition)

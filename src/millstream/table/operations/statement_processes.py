@@ -138,7 +138,7 @@ def _refusal(message: Mapping[str, Any]) -> Refusal:
 
 
 class _Rights:
-    """Whether tables may be read. The reason for a rejection is kept here and not sent to the child."""
+    """Whether tables may be read. The reason for a rejection is stored here and not sent to the child."""
 
     def __init__(self, check: TableCheck) -> None:
         self._check = check
@@ -191,7 +191,8 @@ class _StatementProcess:
     def send(
         self, request: Mapping[str, Any], rights: _Rights, abandoned: threading.Event
     ) -> tuple[dict[str, Any], bytes]:
-        """Sends a request; returns the answer and the rows. Meanwhile the child requests permission to read tables."""
+        """Sends a request; returns the answer and the rows. Also answers the child's requests for permission to read
+        tables."""
         self._send(request)
         while "table" in (message := self._received(abandoned)):
             self._send({"is_open": rights.is_open(message["table"])})

@@ -99,7 +99,7 @@ class KafkaOffsetsInitializer:
 
 
 def checked_rule(method: str, initializer: Any) -> OffsetRule:
-    """The rule of an initializer."""
+    """The rule of an initializer; rejects other objects."""
     if not isinstance(initializer, KafkaOffsetsInitializer):
         raise refuse(
             f"{method}: found {initializer!r}, expected a KafkaOffsetsInitializer, such as "

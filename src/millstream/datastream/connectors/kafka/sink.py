@@ -194,7 +194,7 @@ class KafkaSinkBuilder:
             return KafkaSink(engine=kafka_sink(settings, self._serializer, self._delivery, self._prefix))
 
     def set_bootstrap_servers(self, bootstrap_servers: str) -> Self:
-        """The addresses of brokers: 'host:9092', comma-separated."""
+        """Sets the broker addresses: 'host:9092', comma-separated."""
         self._properties["bootstrap.servers"] = checked_text("set_bootstrap_servers", bootstrap_servers)
         return self
 
