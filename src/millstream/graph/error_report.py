@@ -45,7 +45,7 @@ _ELSEWHERE = (
 
 
 def _line_of(error: MillstreamError) -> Site | None:
-    """The last line of the program in the error's traceback; None if there is none."""
+    """The last line of the program in the error's traceback, or None."""
     frames = traceback.extract_tb(error.__traceback__)
     program = [frame for frame in frames if not frame.filename.startswith(_ELSEWHERE)]
     return Site(program[-1].filename, program[-1].lineno or 0) if program else None

@@ -90,7 +90,7 @@ class TableEntry:
     comment: str | None = None
     path: ObjectPath = ()
     is_temporary: bool = False
-    distribution: Any = None  # a Distribution, as it was written
+    distribution: Any = None  # a Distribution, as written
     origin: Any = None
     definition: Any = field(default=None, compare=False)  # for a materialised table: its query
 

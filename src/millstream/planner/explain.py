@@ -71,7 +71,7 @@ def _written_inputs(relation: Relation) -> Sequence[Relation]:
 
 
 def _root(sink: Sink) -> Relation:
-    """The root to print: as in Flink, a query alone has no sink, although the program collects it."""
+    """The root to print: as in Flink, a query without INSERT shows no sink, although the program collects it."""
     return sink.input if getattr(sink.target, "kind", None) == "collect" else sink
 
 

@@ -342,7 +342,7 @@ class SumAggFunction(AggregateFunction):
 
 
 class SumWithRetractAggFunction(AvgAggFunction):
-    """The sum, NULL if there are no values, with retraction; accumulator: sum, count."""
+    """The sum, NULL without values, with retraction; accumulator: sum, count."""
 
     def get_value(self, accumulator: Any) -> Any:
         return None if accumulator[1] == 0 else accumulator[0]

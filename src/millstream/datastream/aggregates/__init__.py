@@ -5,9 +5,9 @@
 
     clicks.key_by("ad").window(...).aggregate(agg.Aggregates(clicks=agg.count(), spend=agg.sum("price")))
 
-emits rows (ad, window_start, window_end, clicks, spend). An `Aggregates` is an `AggregateFunction` and can be used
-wherever one can. Where the stream, its key and the windows allow it, the engine runs it in columns: partially before
-the exchange, in panes that sliding windows share after it. The result is the same.
+emits rows (ad, window_start, window_end, clicks, spend). An `Aggregates` is an `AggregateFunction` and can be used in
+its place. Where the stream, its key and the windows allow it, the engine runs it vectorised: partially upstream of the
+exchange, and downstream in panes that sliding windows share. The result is the same.
 
 The argument of an aggregate is a field by name or position (in a stream of plain values, the value itself), or a
 function from the record batch to an Arrow array, with the type of that array.

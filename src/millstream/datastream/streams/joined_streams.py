@@ -228,7 +228,7 @@ class JoinedWindows(PairedWindows):
         return self._windows(PairsOfWindow(function), "Join", declared)
 
     def project(self, left_fields: Fields, right_fields: Fields, names: Sequence[str] | None = None) -> DataStream:
-        """Emits selected fields of both records as one row, in columns: no Python code per record (beyond Flink).
+        """Emits selected fields of both records as one row, vectorised, without Python code per record (beyond Flink).
 
         Fields are names or positions; both streams need a type with fields. `names` are the names in the result, by
         default those of the streams. Windows that are not fixed event-time windows, or do more than fire at their end,

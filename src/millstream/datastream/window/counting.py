@@ -182,10 +182,10 @@ class NeverTrigger(Trigger[T, GlobalWindow], TimedTrigger):
         return TriggerResult.CONTINUE
 
     def on_merge(self, window: GlobalWindow, ctx: Trigger.OnMergeContext) -> None:
-        """There is no state."""
+        """Does nothing: the trigger is stateless."""
 
     def clear(self, window: GlobalWindow, ctx: Trigger.TriggerContext) -> None:
-        """There is no state."""
+        """Does nothing: the trigger is stateless."""
 
 
 class _CountedWindows(WindowAssigner[T, CountWindow], EndlessAssigner):

@@ -47,7 +47,7 @@ _TEXT_CHARS_MAX = 200
 
 
 def find_function(call: syntax.Call, session: PlannerSession) -> Function:
-    """The function that a call refers to; raises at the call if there is none."""
+    """The function that a call refers to; raises at the call if it does not exist."""
     name = ".".join((*call.path, call.name))
     function = function_of(call, session)
     if function is None and call.path:

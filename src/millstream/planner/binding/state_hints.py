@@ -39,7 +39,7 @@ def state_hints(hints: Sequence[Hint], *sides: Scope) -> StateHints:
 
 
 def _length(lengths: dict[str, str], side: Scope) -> str:
-    """The duration for a side that is one table; "" if there is none."""
+    """The hinted duration for a side that is a single table; otherwise ""."""
     if len(side.sources) != 1 or not side.sources[0].path:
         return ""
     return lengths.get(side.sources[0].path[-1], "")

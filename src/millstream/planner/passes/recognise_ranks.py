@@ -1,4 +1,4 @@
-"""Recognises Top-N: ROW_NUMBER() with a bound on it, ORDER BY with LIMIT, and in BATCH ORDER BY alone.
+"""Recognises Top-N: ROW_NUMBER() with a bound on it, ORDER BY with LIMIT, and in BATCH ORDER BY without LIMIT.
 
 A filter that bounds the row number of each partition by a constant, directly above the OVER that computes it, is
 Flink's Top-N (or deduplication, for the first row by a time). Other conditions stay above.

@@ -116,7 +116,7 @@ def _without(field: Field, time: TimeKind | None) -> Field:
 
 
 def _check_window(old: Relation, relation: Relation) -> None:
-    """Rejects a window whose time column is no longer a time attribute."""
+    """Rejects a window over a column that is no longer a time attribute."""
     if not isinstance(relation, WindowAssign | WindowAggregate) or old is relation:
         return
     field = relation.input.schema.fields[relation.window.time]

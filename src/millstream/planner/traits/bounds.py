@@ -84,7 +84,8 @@ def _of_windows(relation: WindowAggregate, zone: str) -> Bounds:
 
 
 def window_bounds(window: WindowShape, below: Relation, zone: str) -> dict[WindowProperty, int]:
-    """Bounds of window properties, for windows emitted at their end. At W, windows whose last moment is ≤ W ended."""
+    """Bounds of window properties, for windows emitted at their end. At watermark W, windows with a last millisecond ≤
+    W have ended."""
     if window.time_kind is not TimeKind.ROWTIME:
         return {}
     bounds = {WindowProperty.TIME: 1}

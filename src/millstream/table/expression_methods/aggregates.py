@@ -37,12 +37,12 @@ class AggregateMethods(SyntaxHolder):
 
     @property
     def sum(self) -> Expression[Any]:
-        """The sum; NULL if there are no values."""
+        """The sum; NULL without values."""
         return self._aggregated("SUM")
 
     @property
     def sum0(self) -> Expression[Any]:
-        """The sum; 0 if there are no values."""
+        """The sum; 0 without values."""
         return self._aggregated("$SUM0")
 
     @property

@@ -134,7 +134,7 @@ class FileSink(Sink, SupportsPreprocessing):
 
         @abstractmethod
         def with_rolling_policy(self, rolling_policy: RollingPolicy) -> Self:
-            """Set when a file is complete."""
+            """Sets when a file is complete."""
 
         def build(self) -> FileSink:
             """The sink."""
@@ -198,7 +198,7 @@ class StreamingFileSink(SinkFunction):
 
         @abstractmethod
         def with_rolling_policy(self, policy: RollingPolicy) -> Self:
-            """Set when a file is complete."""
+            """Sets when a file is complete."""
 
         def build(self) -> StreamingFileSink:
             """The sink."""

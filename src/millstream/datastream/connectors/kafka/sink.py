@@ -75,7 +75,7 @@ class KafkaRecordSerializationSchema(SerializationSchema):
 
     @staticmethod
     def builder() -> KafkaRecordSerializationSchemaBuilder:
-        """Begin with no settings."""
+        """Starts an empty builder."""
         return KafkaRecordSerializationSchemaBuilder()
 
     def serialize(self, value: Any) -> bytes:
@@ -162,7 +162,7 @@ class KafkaSink(Sink, SupportsPreprocessing):
 
     @staticmethod
     def builder() -> KafkaSinkBuilder:
-        """Begin with no settings."""
+        """Starts an empty builder."""
         return KafkaSinkBuilder()
 
     def get_transformer(self) -> StreamTransformer | None:
@@ -199,7 +199,7 @@ class KafkaSinkBuilder:
         return self
 
     def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> Self:
-        """Set the guarantee after a failure."""
+        """Sets the guarantee after a failure."""
         if not isinstance(delivery_guarantee, DeliveryGuarantee):
             raise refuse_type(
                 f"set_delivery_guarantee: found {delivery_guarantee!r}, expected one of DeliveryGuarantee"
