@@ -266,7 +266,7 @@ class WatermarkSpec:
         return WatermarkSpec(column=rowtime_attribute, expression=watermark_expression)
 
     def get_rowtime_attribute(self) -> str:
-        """The column."""
+        """The rowtime column."""
         return self._column
 
     def get_watermark_expression(self) -> ResolvedExpression:

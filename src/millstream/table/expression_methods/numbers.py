@@ -22,12 +22,12 @@ class NumberMethods(SyntaxHolder):
 
     @property
     def log10(self) -> Expression[Any]:
-        """The logarithm to base 10 of the number."""
+        """The base-10 logarithm of the number."""
         return self._call("LOG10")
 
     @property
     def log2(self) -> Expression[Any]:
-        """The logarithm to base 2 of the number."""
+        """The base-2 logarithm of the number."""
         return self._call("LOG2")
 
     @property

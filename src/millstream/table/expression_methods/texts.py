@@ -178,7 +178,7 @@ class TextMethods(SyntaxHolder):
         return self._call("PRINTF", *obj)
 
     def repeat(self, n: Any) -> Expression[Any]:
-        """Repeats the string."""
+        """Repeats the string `n` times."""
         return self._call("REPEAT", n)
 
     @property
