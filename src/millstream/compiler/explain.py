@@ -60,7 +60,7 @@ def _stage(plan: Plan, stage: Stage) -> list[str]:
 
 
 def _chain(plan: Plan, stage: Stage, chain: Sequence[int]) -> list[str]:
-    """The operators of a chain as a tree, each below the one that it reads from."""
+    """The operators of a chain as a tree, each below its upstream operator."""
     by_id = {node.id: node for node in stage.operators}
     above = {id: next((c.source for c in plan.into(id) if c.local and c.source in chain), None) for id in chain}
     lines: list[str] = []
@@ -113,7 +113,7 @@ def _calls(operation: AsyncCalls) -> str:
 
 
 def _keyed(node: Node) -> str:
-    """The state of an operator per key, and whether it is stored as columns."""
+    """The keyed state of an operator, and whether it is stored as columns."""
     operation = node.operation
     if isinstance(operation, Rolling):
         return f"  keeps per key: {operation.kind} of field {operation.position}, in columns"
@@ -143,7 +143,7 @@ def _keyed(node: Node) -> str:
 
 
 def _interval(operation: IntervalJoin) -> str:
-    """The interval of an interval join, and whether pairs are built in columns alone."""
+    """The interval of an interval join, and whether pairs are built vectorised."""
     how = "" if operation.fields is None else ", joined in columns"
     between = f"{operation.lower_ms} ms to {operation.upper_ms} ms"
     return f"  keeps per key: records that match when right is {between} after left{how}"

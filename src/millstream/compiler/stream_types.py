@@ -10,7 +10,7 @@ __all__ = ["edge_type", "typed_input"]
 
 
 def edge_type(graph: Graph, edge: Edge) -> TypeInformation | None:
-    """The declared type of an edge's records, possibly of a side output; None if undeclared."""
+    """The declared type of an edge's records, which may come from a side output; None if undeclared."""
     source = graph.node(edge.source)
     if edge.tag is None:
         return source.output_type
@@ -19,7 +19,7 @@ def edge_type(graph: Graph, edge: Edge) -> TypeInformation | None:
 
 
 def typed_input(graph: Graph, node: Node, number: int = 1) -> TypeInformation | None:
-    """The type of a node's input records on this input; None if they are not columns. All edges of one input have the
+    """The type of a node's input records on this input; None if they are not columnar. All edges of one input have the
     same type."""
     type_info = edge_type(graph, next(edge for edge in node.inputs if edge.input == number))
     return type_info if is_typed(type_info) else None

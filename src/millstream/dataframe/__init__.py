@@ -1,4 +1,4 @@
-"""PyFlink's DataFrame API: tables with the interface of pandas, on the Table API.
+"""PyFlink's DataFrame API: tables with a pandas-like interface, built on the Table API.
 
     >>> import millstream.dataframe as mf
     >>> bids = mf.from_dict({"auction": [1, 1, 2], "price": [5, 7, 3]})

@@ -12,7 +12,7 @@ _environment: TableEnvironment | None = None
 
 
 def set_table_environment(t_env: TableEnvironment) -> None:
-    """Creates data frames in this environment from now on; existing ones stay in theirs."""
+    """Sets the environment for new data frames; existing ones keep theirs."""
     global _environment
     if not isinstance(t_env, TableEnvironment):
         raise refuse(f"set_table_environment: found {t_env!r} ({type(t_env).__name__}), expected a TableEnvironment")
@@ -20,7 +20,7 @@ def set_table_environment(t_env: TableEnvironment) -> None:
 
 
 def get_table_environment() -> TableEnvironment | None:
-    """The environment of data frames; None if none is set or created."""
+    """The environment of data frames; None if it was neither set nor created."""
     return _environment
 
 

@@ -1,7 +1,7 @@
 """Creates data frames from tables, pandas, Arrow, records, columns, and ranges of numbers.
 
-A schema is a list of names, as in PyFlink, or names with their types: `{"id": DataType.int64()}`. With names alone the
-types are inferred, or those of Arrow.
+A schema is a list of names, as in PyFlink, or names with their types: `{"id": DataType.int64()}`. Without types, they
+are inferred or taken from Arrow.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _RANGE_ROWS_MAX = 10_000_000
 
 
 def from_table(table: Table) -> DataFrame:
-    """A data frame of a table."""
+    """Creates a data frame from a table."""
     if not isinstance(table, Table):
         raise refuse_type(f"from_table: found {table!r}, expected a Table")
     return DataFrame(table)
 
 
 def from_pandas(pdf: pd.DataFrame, schema: Columns = None, watermark: Watermark = None) -> DataFrame:
-    """The rows of a pandas DataFrame. Names in a schema rename its columns in order."""
+    """Creates a data frame from a pandas DataFrame. Names in a schema rename its columns in order."""
     if not hasattr(pdf, "itertuples"):
         raise refuse_type(f"from_pandas: found {pdf!r} ({type(pdf).__name__}), expected a pandas DataFrame")
     import pyarrow as pa
@@ -51,7 +51,7 @@ def from_pandas(pdf: pd.DataFrame, schema: Columns = None, watermark: Watermark 
 
 
 def from_arrow(table: pa.Table, schema: Columns = None, watermark: Watermark = None) -> DataFrame:
-    """The rows of an Arrow table or record batch, with its types unless a schema has others."""
+    """Creates a data frame from an Arrow table or record batch, with its types unless a schema overrides them."""
     if not hasattr(table, "to_pylist") or not hasattr(table, "schema"):
         raise refuse_type(f"from_arrow: found {type(table).__name__}, expected a pyarrow.Table or RecordBatch")
     import pyarrow as pa
@@ -79,7 +79,8 @@ def _of_arrow(method: str, table: pa.Table, schema: Columns, watermark: Watermar
 
 
 def from_records(data: Sequence[Any], schema: Columns = None, watermark: Watermark = None) -> DataFrame:
-    """Records: dicts, named tuples, or sequences of values, which need a schema for the names.
+    """Creates a data frame from records: dicts, named tuples, or sequences of values, which need a schema for the
+    names.
 
     With a schema, other fields of dicts and named tuples are ignored; without one, all records must have the fields of
     the first. If the schema has types, missing fields are NULL.
@@ -114,7 +115,8 @@ def _values(record: Any, first: Any, names: Sequence[str], has_schema: bool, fil
 
 
 def from_dict(data: Mapping[str, Sequence[Any]], schema: Columns = None, watermark: Watermark = None) -> DataFrame:
-    """Columns: names with their values, all of one length. A schema selects and orders columns."""
+    """Creates a data frame from columns: names with their values, all of equal length. A schema selects and orders
+    columns."""
     if not isinstance(data, Mapping):
         raise refuse_type(f"from_dict: found {data!r}, expected columns: {{'id': [1, 2]}}")
     if not data:
@@ -133,7 +135,7 @@ def from_dict(data: Mapping[str, Sequence[Any]], schema: Columns = None, waterma
 
 
 def _checked_names(method: str, schema: Any, records: Sequence[Any] = ()) -> list[str]:
-    """The names of a schema, or of the first record without one."""
+    """The names of the schema, if any, otherwise of the first record."""
     first: Any = records[0] if records else None
     if schema is None:
         if isinstance(first, Mapping):
@@ -165,7 +167,7 @@ def _check_present(names: RowType | Sequence[str], present: Any, method: str) ->
 
 
 def range(start_or_end: int, end: int | None = None, step: int = 1) -> DataFrame:
-    """Numbers in the column `id`, as Python's range."""
+    """Creates a data frame of the numbers of Python's `range`, in the column `id`."""
     start, stop = (0, start_or_end) if end is None else (start_or_end, end)
     for number in (start, stop, step):
         if not hasattr(number, "__index__"):

@@ -1,4 +1,5 @@
-"""Data frames: tables with pandas' names. Methods return new frames; `collect`, `to_pandas`, `write_generic` run."""
+"""Data frames: tables with pandas' names. Methods return new frames; `collect`, `to_pandas` and `write_generic` run
+them."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ def col(name: str) -> Expression[Any]:
 
 
 def lit(value: Any, data_type: DataType | None = None) -> Expression[Any]:
-    """A constant, of the value's type unless another is specified."""
+    """A constant, of the value's type unless a type is given."""
     if data_type is None:
         return expressions.lit(value)
     if not isinstance(data_type, DataType):
@@ -131,7 +132,7 @@ class DataFrame:
         return GroupedDataFrame(self, _columns("group_by", columns))
 
     def agg(self, *aggs: Expression[Any], **named_aggs: Expression[Any]) -> DataFrame:
-        """Aggregates of all rows: `agg(highest=col('price').max)`."""
+        """Aggregates all rows: `agg(highest=col('price').max)`."""
         return DataFrame(self._table.select(*_aggregates(aggs, named_aggs)))
 
     def collect(self) -> list[Row]:
@@ -181,7 +182,7 @@ def _aggregates(aggs: tuple[Any, ...], named_aggs: dict[str, Any]) -> list[Expre
 
 
 def table_descriptor(connector: str, schema: Schema, options: dict[str, str] | None) -> TableDescriptor:
-    """The descriptor of a connector's table with options."""
+    """The descriptor of a table with this connector and options."""
     builder = TableDescriptor.for_connector(connector).schema(schema)
     for key, value in (options or {}).items():
         builder = builder.option(key, value)

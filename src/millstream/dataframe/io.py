@@ -20,7 +20,7 @@ def read_generic(
     computed_columns: Mapping[str, str] | None = None,
     watermark: tuple[str, str] | None = None,
 ) -> DataFrame:
-    """The rows of a connector's table: `read_generic('datagen', schema={'id': DataType.int64()})`.
+    """A data frame of a connector's table: `read_generic('datagen', schema={'id': DataType.int64()})`.
 
     The schema is required. `computed_columns` maps names to SQL expressions; `watermark` is a column and the
     expression of its watermark.

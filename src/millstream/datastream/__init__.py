@@ -1,6 +1,6 @@
 """The DataStream API: the names that programs import, as in PyFlink.
 
-Importing it is light: no PySpark, no Java. A program builds a graph of frozen nodes with these classes; `execute`
+Importing it does not load PySpark or Java. A program builds a graph of frozen nodes with these classes; `execute`
 passes it to the engine.
 """
 

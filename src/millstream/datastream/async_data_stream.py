@@ -1,4 +1,4 @@
-"""Asynchronous calls per record: many concurrent requests to a slow service, without a thread for each.
+"""Asynchronous calls per record: many concurrent requests to a slow service, without a thread per request.
 
 Arguments are checked here, at the user's line; `runtime/operators/async_calls.py` makes the calls.
 docs/datastream/async.md describes the guarantees about order, failures and time-outs.
@@ -27,7 +27,7 @@ __all__ = ["AsyncDataStream"]
 
 
 class AsyncDataStream:
-    """Entry points for asynchronous operators. `timeout` is for one record with all its retries; `capacity` is the
+    """Entry points for asynchronous operators. `timeout` applies to one record with all its retries; `capacity` is the
     maximum number of concurrent calls of a subtask.
 
     >>> from millstream.common import Types
@@ -49,7 +49,7 @@ class AsyncDataStream:
         capacity: int = 100,
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        """Results in order of completion; none crosses a watermark."""
+        """Emits results in order of completion, but never across a watermark."""
         retry = AsyncRetryStrategy.no_restart()
         return _calls("unordered_wait", False, data_stream, async_function, timeout, retry, capacity, output_type)
 
@@ -74,7 +74,7 @@ class AsyncDataStream:
         capacity: int = 100,
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        """Results in the order of their records."""
+        """Emits results in the order of their records."""
         retry = AsyncRetryStrategy.no_restart()
         return _calls("ordered_wait", True, data_stream, async_function, timeout, retry, capacity, output_type)
 

@@ -81,7 +81,7 @@ class FixedDelayRetryStrategy(AsyncRetryStrategy[OUT], Generic[OUT]):
 class ExponentialBackoffDelayRetryStrategy(AsyncRetryStrategy[OUT], Generic[OUT]):
     """At most `max_attempts` retries; each delay is `multiplier` times the previous one, up to a limit.
 
-    The delay is a function of the attempt's number alone, so a strategy can be shared by many calls.
+    The delay depends only on the attempt's number, so calls can share a strategy.
 
     >>> strategy = ExponentialBackoffDelayRetryStrategy(5, 100, 500, 2.0)
     >>> [strategy.get_backoff_time_millis(attempt) for attempt in (1, 2, 3, 4)]

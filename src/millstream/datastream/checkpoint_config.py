@@ -1,9 +1,9 @@
 """Checkpoint settings: getters and setters over the environment's configuration.
 
-Every epoch of Millstream is a checkpoint: its manifest, once written, is the point from which the job resumes. So the
-interval bounds the duration of an epoch; pause, timeout and tolerable failures are those of epochs. Flink's other
-settings (alignment, concurrency, at-least-once) are stored and returned by their getters, but have no effect here,
-which is logged once. Modes and values are checked as in Flink.
+Every epoch of Millstream is a checkpoint: once its manifest is written, the job resumes from it. The interval therefore
+bounds the duration of an epoch; pause, timeout and tolerable failures apply to epochs. Flink's other settings
+(alignment, concurrency, at-least-once) are stored and returned by their getters, but have no effect here; this is
+logged once. Modes and values are checked as in Flink.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _WHY_NOT = {
 
 
 def log_settings_without_effect(configuration: Configuration) -> None:
-    """Logs once, for every changed checkpoint setting without effect, that it has none."""
+    """Logs once for every changed checkpoint setting that has no effect."""
     for key, text in configuration.to_dict().items():
         option = KNOWN.get(key)
         if option is None or option.effect or not key.startswith(_PREFIX):
@@ -63,7 +63,8 @@ def log_settings_without_effect(configuration: Configuration) -> None:
 
 
 def _differs(option: Option, text: str) -> bool:
-    """Whether a setting differs from its default. An invalid text counts as changed: nothing else reads it."""
+    """Whether a setting differs from its default. An invalid string counts as changed, because nothing else parses
+    it."""
     try:
         value = option.parse(text.upper().replace("-", "_") if option.key == _MODE else text)
     except ConfigurationError:
@@ -105,18 +106,18 @@ class CheckpointConfig:
         return self.get_checkpoint_interval() > 0
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
-        """EXACTLY_ONCE unless set."""
+        """The configured mode; EXACTLY_ONCE by default."""
         return self._choice(_MODE, CheckpointingMode, CheckpointingMode.EXACTLY_ONCE)
 
     def set_checkpointing_mode(self, checkpointing_mode: CheckpointingMode) -> Self:
-        """Sets the mode. Execution is always exactly-once; for at-least-once that is logged."""
+        """Sets the mode. Execution is always exactly-once; setting at-least-once logs this."""
         if not isinstance(checkpointing_mode, CheckpointingMode):
             raise refuse(f"set_checkpointing_mode: found {checkpointing_mode!r}, expected a CheckpointingMode")
         self._configuration.set_string(_MODE, checkpointing_mode.name)
         return self._with_notices()
 
     def get_checkpoint_interval(self) -> int:
-        """In ms; -1 if none was set."""
+        """The interval in ms; -1 if not set."""
         return duration_ms(self._configuration, _INTERVAL, -1)
 
     def set_checkpoint_interval(self, checkpoint_interval: int) -> Self:
@@ -124,16 +125,16 @@ class CheckpointConfig:
         return self._set_ms("set_checkpoint_interval", _INTERVAL, checkpoint_interval, least=1)
 
     def get_checkpoint_timeout(self) -> int:
-        """In ms; ten minutes unless set, as in Flink. It applies only if it was set: an epoch is the work itself, not
-        only the writing of a checkpoint."""
+        """The timeout in ms; ten minutes by default, as in Flink. The default is not enforced: an epoch includes the
+        processing, not only the writing of a checkpoint."""
         return duration_ms(self._configuration, _TIMEOUT, 600_000)
 
     def set_checkpoint_timeout(self, checkpoint_timeout: int) -> Self:
-        """Sets the time limit of an epoch in ms, after which it is cancelled and counts as failed."""
+        """Sets the time limit of an epoch in ms. A longer epoch is cancelled and counts as failed."""
         return self._set_ms("set_checkpoint_timeout", _TIMEOUT, checkpoint_timeout, least=1)
 
     def get_min_pause_between_checkpoints(self) -> int:
-        """In ms."""
+        """The minimum pause in ms."""
         return duration_ms(self._configuration, _MIN_PAUSE, 0)
 
     def set_min_pause_between_checkpoints(self, min_pause_between_checkpoints: int) -> Self:
@@ -142,7 +143,7 @@ class CheckpointConfig:
         return self._set_ms(method, _MIN_PAUSE, min_pause_between_checkpoints, least=0)
 
     def get_max_concurrent_checkpoints(self) -> int:
-        """One: epochs follow one another."""
+        """Always 1, because epochs do not overlap."""
         return self._configuration.get_integer(_CONCURRENT, 1)
 
     def set_max_concurrent_checkpoints(self, max_concurrent_checkpoints: int) -> Self:
@@ -156,15 +157,16 @@ class CheckpointConfig:
         return self.get_tolerable_checkpoint_failure_number() == 0
 
     def set_fail_on_checkpointing_errors(self, fail_on_checkpointing_errors: bool) -> Self:
-        """Tolerates no failed checkpoint, or any number of them (the older form)."""
+        """Tolerates no failed checkpoint, or any number (older method)."""
         return self.set_tolerable_checkpoint_failure_number(0 if fail_on_checkpointing_errors else 2**31 - 1)
 
     def get_tolerable_checkpoint_failure_number(self) -> int:
-        """The number of consecutive epochs that may fail and run again before the job counts as failed."""
+        """The number of consecutive epochs that may fail and be retried before the job fails."""
         return self._configuration.get_integer(_TOLERABLE, 0)
 
     def set_tolerable_checkpoint_failure_number(self, tolerable_checkpoint_failure_number: int) -> Self:
-        """Beyond this number the restart strategy decides. Failures of your own functions are never tolerated."""
+        """Sets how many failed epochs are tolerated before the restart strategy decides. Failures in user functions are
+        never tolerated."""
         method = "set_tolerable_checkpoint_failure_number"
         self._configuration.set_integer(_TOLERABLE, checked_count(method, tolerable_checkpoint_failure_number, least=0))
         return self
@@ -190,7 +192,7 @@ class CheckpointConfig:
         return self._configuration.get_boolean(_UNALIGNED, False)
 
     def enable_unaligned_checkpoints(self, enabled: bool = True) -> Self:
-        """Stored without effect: barriers follow an epoch's data, so there is no alignment to skip."""
+        """Stored without effect: barriers follow an epoch's data, so alignment never occurs."""
         self._configuration.set_boolean(_UNALIGNED, bool(enabled))
         return self._with_notices()
 
@@ -210,11 +212,11 @@ class CheckpointConfig:
         return Duration.of_millis(duration_ms(self._configuration, _ALIGNED_TIMEOUT, 0))
 
     def set_alignment_timeout(self, alignment_timeout: Duration | timedelta) -> Self:
-        """The older name of `set_aligned_checkpoint_timeout`."""
+        """Older name of `set_aligned_checkpoint_timeout`."""
         return self.set_aligned_checkpoint_timeout(alignment_timeout)
 
     def get_alignment_timeout(self) -> Duration:
-        """The older name of `get_aligned_checkpoint_timeout`."""
+        """Older name of `get_aligned_checkpoint_timeout`."""
         return self.get_aligned_checkpoint_timeout()
 
     def set_force_unaligned_checkpoints(self, force_unaligned_checkpoints: bool = True) -> Self:

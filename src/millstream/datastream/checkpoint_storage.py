@@ -88,7 +88,7 @@ class FileSystemCheckpointStorage(CheckpointStorage):
         return self._threshold
 
     def get_write_buffer_size(self) -> int:
-        """Never below the threshold, as in Flink."""
+        """The write buffer size, at least the threshold, as in Flink."""
         return max(self._write_buffer_size, self._threshold)
 
 

@@ -10,7 +10,7 @@ __all__ = ["CheckpointingMode"]
 
 
 class CheckpointingMode(Enum):
-    """EXACTLY_ONCE: every record counts once. AT_LEAST_ONCE is accepted, and also runs exactly-once."""
+    """EXACTLY_ONCE: every record affects results once. AT_LEAST_ONCE is accepted, and also runs exactly-once."""
 
     EXACTLY_ONCE = 0
     AT_LEAST_ONCE = 1

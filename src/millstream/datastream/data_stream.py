@@ -1,4 +1,4 @@
-"""All stream classes under the module path PyFlink programs import them from. Each is in a module of its own."""
+"""All stream classes under the module path PyFlink programs import them from. Each is defined in a separate module."""
 
 from __future__ import annotations
 

@@ -10,9 +10,9 @@ __all__ = ["RuntimeExecutionMode"]
 
 
 class RuntimeExecutionMode(Enum):
-    """STREAMING emits results continuously. BATCH reads bounded input in epochs too, so that it need not fit into
-    memory, but event time does not advance until the input has ended: aggregations and windows emit their final results
-    once, and nothing is late. AUTOMATIC selects BATCH if every source is bounded."""
+    """STREAMING emits results continuously. BATCH also reads bounded input in epochs, so that it need not fit into
+    memory, but event time advances only at the end of input: aggregations and windows emit only final results, and no
+    record is late. AUTOMATIC selects BATCH if every source is bounded."""
 
     STREAMING = 0
     BATCH = 1

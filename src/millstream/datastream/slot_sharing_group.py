@@ -1,7 +1,7 @@
 """Slot sharing groups and memory sizes: data that PyFlink programs construct and pass.
 
 Spark determines placement and memory of tasks (`spark.executor.*`), so a group's resources are stored and displayed,
-not enforced.
+but not enforced.
 """
 
 from __future__ import annotations

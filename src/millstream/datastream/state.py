@@ -1,8 +1,8 @@
 """Keyed state: the interfaces that functions use, and the descriptors that name states.
 
 The state classes are interfaces; the task implements them. A descriptor is data: a name, a type, a time to live, and
-the conversion of values saved as another type. Two descriptors of the same name in one operator mean the same state.
-The time to live is in `states.ttl`, serialisers and changes of type in `states.evolution`.
+the conversion of values saved as another type. Two descriptors with the same name in one operator refer to the same
+state. `states.ttl` defines the time to live, `states.evolution` serialisers and type changes.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ OUT = TypeVar("OUT")
 
 
 class OperatorStateStore(ABC):
-    """Access to the state of an operator, not of a key.
+    """Access to operator state, which does not belong to a key.
 
     Lists (beyond PyFlink) and maps belong to a subtask; a `CheckpointedFunction` gets them here. When the parallelism
-    changes, the items of a list state are redistributed evenly; of a union list state every subtask receives all items,
-    at every restore; of a broadcast state every subtask receives one of the copies.
+    changes, the items of a list state are redistributed evenly. At every restore each subtask receives all items of a
+    union list state, and one copy of a broadcast state.
     """
 
     @abstractmethod
@@ -64,11 +64,13 @@ class OperatorStateStore(ABC):
 
     @abstractmethod
     def get_union_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
-        """A list of this subtask that starts with the items of all subtasks. Save only this subtask's items in turn."""
+        """A list of this subtask that starts with the items of all subtasks. Each subtask must save only its own
+        items."""
 
     @abstractmethod
     def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
-        """A map with a copy in every subtask. The function keeps the copies equal: all receive and do the same."""
+        """A map with a copy in every subtask. The function must keep the copies equal by processing the same records
+        identically."""
 
 
 class State(ABC):
@@ -84,7 +86,7 @@ class ValueState(State, Generic[T]):
 
     @abstractmethod
     def value(self) -> T | None:
-        """The value; None if there is none."""
+        """The value, or None."""
 
     @abstractmethod
     def update(self, value: T) -> None:
@@ -124,7 +126,7 @@ class ListState(MergingState[T, Iterable[T]]):
 
     @abstractmethod
     def add_all(self, values: list[T]) -> None:
-        """Appends all of them."""
+        """Appends all values."""
 
     def __iter__(self) -> Any:
         return iter(self.get() or ())
@@ -135,7 +137,7 @@ class MapState(State, Generic[K, V]):
 
     @abstractmethod
     def get(self, key: K) -> V | None:
-        """The value under `key`; None if there is none."""
+        """The value under `key`, or None."""
 
     @abstractmethod
     def put(self, key: K, value: V) -> None:
@@ -186,11 +188,11 @@ class MapState(State, Generic[K, V]):
 
 
 class ReadOnlyBroadcastState(State, Generic[K, V]):
-    """Broadcast state as the other side's records see it."""
+    """Broadcast state as visible to the other side's records."""
 
     @abstractmethod
     def get(self, key: K) -> V | None:
-        """The value under `key`; None if there is none."""
+        """The value under `key`, or None."""
 
     @abstractmethod
     def contains(self, key: K) -> bool:
@@ -220,7 +222,7 @@ class ReadOnlyBroadcastState(State, Generic[K, V]):
 
 
 class BroadcastState(ReadOnlyBroadcastState[K, V]):
-    """Broadcast state as broadcast records see it. Every subtask must change it in the same way."""
+    """Broadcast state as visible to broadcast records. Every subtask must change it in the same way."""
 
     @abstractmethod
     def put(self, key: K, value: V) -> None:
@@ -278,9 +280,9 @@ class StateDescriptor(QueryableDescriptor, ABC):
         """Declares how values that were saved as another type are converted to this one (beyond PyFlink).
 
         Fields that were added, removed, moved or widened need no declaration. `renames` maps old field names to new
-        ones, `defaults` new fields to their value in old rows (else None); a nested field is named by its path,
-        `"address.street"`. `upgrade` is a function from an old value to a new one, for other changes; or a mapping from
-        old types to functions, if there were several. Returns the descriptor.
+        ones, `defaults` new fields to their value in old rows (by default None); a nested field is named by its path,
+        `"address.street"`. For other changes, `upgrade` is a function from an old value to a new one, or a mapping from
+        several old types to functions. Returns the descriptor.
 
         >>> visit = Types.ROW_NAMED(["page", "seconds"], [Types.STRING(), Types.LONG()])
         >>> descriptor = ValueStateDescriptor("visit", visit).evolve(renames={"url": "page"}, defaults={"seconds": 0})
@@ -352,7 +354,7 @@ class MapStateDescriptor(StateDescriptor):
 
 
 class ReducingStateDescriptor(StateDescriptor):
-    """Names a `ReducingState` and how it combines."""
+    """Names a `ReducingState` and its reduce function."""
 
     def __init__(
         self,

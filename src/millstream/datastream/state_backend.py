@@ -1,7 +1,7 @@
 """Flink's state backends, accepted as settings.
 
-Millstream has one kind of state storage, memory-mapped columnar segments, for state that fits in memory and state that
-does not. Choosing a backend has no effect, which is logged once; its settings are stored and returned.
+Millstream has one kind of state storage, memory-mapped columnar segments, whether or not state fits in memory. Choosing
+a backend has no effect, which is logged once; its settings are stored and returned.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         return self._predefined
 
     def set_options(self, options_factory_class_name: str) -> None:
-        """Stored without effect: there is no RocksDB and no JVM to load the class."""
+        """Stored without effect: Millstream uses neither RocksDB nor a JVM that could load the class."""
         self._options_factory = checked_text("set_options", options_factory_class_name)
 
     def get_options(self) -> str | None:

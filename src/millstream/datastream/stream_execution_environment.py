@@ -1,4 +1,4 @@
-"""`StreamExecutionEnvironment`: the beginning of a program. It collects the graph and runs it.
+"""`StreamExecutionEnvironment`: the entry point of a program. It collects the graph and runs it.
 
 An environment has one configuration and one graph under construction. `execute` freezes the graph, passes it to
 `millstream.jobs` with the settings, and is then ready for the next job. Importing this module does not import PySpark:
@@ -55,7 +55,7 @@ _ITERATOR_VALUES_MAX = 1_000_000
 
 
 class StreamExecutionEnvironment(MissingNameHints, EnvironmentSettings, EnvironmentDependencies):
-    """The beginning of a program.
+    """The entry point of a program.
 
     >>> env = StreamExecutionEnvironment.get_execution_environment()
     >>> stream = env.set_parallelism(2).from_collection([1, 2, 3]).map(lambda n: n + 1)
@@ -103,7 +103,8 @@ class StreamExecutionEnvironment(MissingNameHints, EnvironmentSettings, Environm
     # --- sources ----------------------------------------------------------------------------------------
 
     def from_collection(self, collection: Iterable[Any], type_info: TypeInformation | None = None) -> DataStream:
-        """The values of a list or any other finite iterable, in order. They are checked against the type at once."""
+        """Emits the values of a list or any other finite iterable, in order. They are checked against the type
+        immediately."""
         if isinstance(collection, str | bytes | Mapping):
             parts = "keys" if isinstance(collection, Mapping) else "letters" if isinstance(collection, str) else "bytes"
             raise refuse(
@@ -135,7 +136,8 @@ class StreamExecutionEnvironment(MissingNameHints, EnvironmentSettings, Environm
         source_name: str,
         type_info: TypeInformation | None = None,
     ) -> DataStream:
-        """The records of a source: one of `millstream.datastream.connectors`, or your own `PythonSource`."""
+        """Emits the records of a source: one of `millstream.datastream.connectors`, or a user-defined
+        `PythonSource`."""
         if not isinstance(watermark_strategy, WatermarkStrategy):
             raise refuse(
                 f"from_source: found {watermark_strategy!r} as second argument, expected a WatermarkStrategy; without "
@@ -151,17 +153,17 @@ class StreamExecutionEnvironment(MissingNameHints, EnvironmentSettings, Environm
         source_name: str = "Custom Source",
         type_info: TypeInformation | None = None,
     ) -> DataStream:
-        """The records of a source, without event time."""
+        """Emits the records of a source, without event time."""
         engine = _typed_source(_engine_source("add_source", source_func), checked_output_type("add_source", type_info))
         return self._read(engine, None, checked_text("add_source, source_name", source_name))
 
     def from_spark(
         self, df: DataFrame, trigger: dict[str, Any] | None = None, source_name: str = "Spark DataFrame"
     ) -> DataStream:
-        """The rows of any Spark DataFrame, static or streaming, as typed rows (beyond PyFlink).
+        """Emits the rows of any Spark DataFrame, static or streaming, as typed rows (beyond PyFlink).
 
-        A streaming one runs indefinitely; `trigger={"availableNow": True}` reads the existing rows and ends. The job
-        then runs in the DataFrame's session.
+        A streaming DataFrame runs indefinitely; `trigger={"availableNow": True}` reads the existing rows and ends. The
+        job then runs in the DataFrame's session.
         """
         from millstream.connectors.spark_frame import SparkFrameSource
 
@@ -201,7 +203,8 @@ class StreamExecutionEnvironment(MissingNameHints, EnvironmentSettings, Environm
     # --- running ----------------------------------------------------------------------------------------
 
     def use_spark_session(self, session: SparkSession) -> StreamExecutionEnvironment:
-        """Runs the jobs of this environment in your Spark session (beyond PyFlink). Its settings are checked first."""
+        """Runs the jobs of this environment in the given Spark session (beyond PyFlink), after checking its
+        settings."""
         if self._session is not None and self._session is not session:
             raise refuse(
                 "use_spark_session: this environment already uses another Spark session. Use one for all of it"
@@ -216,7 +219,8 @@ class StreamExecutionEnvironment(MissingNameHints, EnvironmentSettings, Environm
         return run_in_foreground(partial(self._launch, job_name), self._configuration.to_dict())
 
     def execute_async(self, job_name: str | None = None) -> JobClient:
-        """Starts the job and returns at once; the client provides its status and result, and can stop it."""
+        """Starts the job and returns immediately; the returned client provides its status and result, and can stop
+        it."""
         return JobClient(self._start(job_name))
 
     def explain(self, job_name: str | None = None) -> str:
@@ -266,7 +270,7 @@ class StreamExecutionEnvironment(MissingNameHints, EnvironmentSettings, Environm
         return start_in_sight(partial(self._launch, job_name), self._configuration.to_dict())
 
     def _launch(self, job_name: str | None, before_spark: Callable[[], None] = lambda: None) -> Job:
-        """Starts the job. The builder is emptied even if that fails: the next job must not contain this one."""
+        """Starts the job. The builder is emptied even if this fails: the next job must not contain these nodes."""
         from millstream.jobs.launch.launch import launch
 
         try:
@@ -290,7 +294,7 @@ def _engine_source(method: str, source: Any) -> contracts.Source:
 
 
 def _typed_source(source: contracts.Source, type_info: TypeInformation | None) -> contracts.Source:
-    """The source with the program's declared type, if the source itself has none."""
+    """The source with the type declared by the program, if the source is untyped."""
     if type_info is None or type_info == source.type_info:
         return source
     if source.type_info is not None:

@@ -1,7 +1,7 @@
 """The clock and the timers of a process function.
 
-Processing time is fixed for an epoch, so that a repeated epoch gives the same result. The task implements the service;
-timers need a key, and setting one elsewhere is rejected.
+Processing time is fixed for an epoch, so that a repeated epoch returns the same result. The task implements the
+service. Timers need a key: setting one on an unkeyed stream is rejected.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ class TimerService(ABC):
 
     @abstractmethod
     def current_watermark(self) -> int:
-        """The operator's watermark: no earlier record is expected any more."""
+        """The operator's watermark: no earlier records are expected."""
 
     @abstractmethod
     def register_processing_time_timer(self, timestamp: int) -> None:
-        """Requests a call of `on_timer` when the clock reaches `timestamp`."""
+        """Requests a call of `on_timer` when processing time reaches `timestamp`."""
 
     @abstractmethod
     def register_event_time_timer(self, timestamp: int) -> None:

@@ -1,4 +1,4 @@
-"""PyFlink's utilities around its JVM: an interface that is still useful, and functions without an equivalent here."""
+"""PyFlink's utilities around its JVM: one interface that is still useful, and functions without an equivalent here."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
 
 
 class ResultTypeQueryable(ABC):
-    """An object that knows the type of its output."""
+    """An object that declares the type of its output."""
 
     @abstractmethod
     def get_produced_type(self) -> TypeInformation:
@@ -39,7 +39,7 @@ def create_java_properties(config: Configuration) -> NoReturn:
 
 
 def convert_to_python_obj(data: Any, type_info: TypeInformation | None) -> Any:
-    """The Python value of a type's internal form.
+    """Converts a type's internal representation to a Python value.
 
     >>> from millstream.common.typeinfo import Types
     >>> convert_to_python_obj(7, Types.INT())
@@ -49,7 +49,7 @@ def convert_to_python_obj(data: Any, type_info: TypeInformation | None) -> Any:
 
 
 def pickled_bytes_to_python_obj(data: bytes, type_info: TypeInformation | None) -> Any:
-    """The Python value of a pickle of a type's internal form. Unpickling runs code: only for data you trust."""
+    """Converts a pickled internal representation to a Python value. Unpickling runs code: use only trusted data."""
     return convert_to_python_obj(pickle.loads(data), type_info)
 
 

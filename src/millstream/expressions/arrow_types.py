@@ -1,4 +1,5 @@
-"""Converts between Arrow types and SQL types. Each SQL type has one Arrow type; the inverse picks the nearest type."""
+"""Converts between Arrow types and SQL types. Each SQL type has one Arrow type; the inverse conversion chooses the
+nearest SQL type."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Types whose values have a canonical form and are constructed only by SQL functions: BITMAP and VARIANT.
 
-Equal values have equal bytes, so they are compared, grouped and stored as bytes. External values (of a file, a stream
-or a user-defined function) could violate this; they are rejected with the name of the function that validates them.
+Equal values have equal bytes, so they are compared, grouped and stored as bytes. Values from outside (files, streams,
+user-defined functions) could violate this, and are rejected with the name of the function that validates them.
 """
 
 from __future__ import annotations

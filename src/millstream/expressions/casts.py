@@ -1,7 +1,7 @@
 """Flink's table of casts: implicit (lossless, cannot fail) or explicit.
 
-Nested types follow the types inside. Every type can be cast to itself and, explicitly, to text; except VARIANT, as in
-Flink, for which JSON_STRING writes JSON and JSON_VALUE extracts typed values.
+Nested types follow the rules of their element types. Every type can be cast to itself and, explicitly, to a string.
+VARIANT is an exception, as in Flink: JSON_STRING writes it as JSON, and JSON_VALUE extracts typed values.
 """
 
 from __future__ import annotations

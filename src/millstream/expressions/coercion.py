@@ -41,7 +41,7 @@ __all__ = ["arrow_value", "as_type", "can_cast", "common_type", "leading_type", 
 
 
 def common_type(types: Sequence[DataType]) -> DataType | None:
-    """The type to which values of all these types can be cast without loss; None if there is none.
+    """The type to which values of all these types can be cast without loss, or None.
 
     >>> from millstream.expressions.types import BigIntType, IntType
     >>> str(common_type([IntType(False), BigIntType()])), str(common_type([DecimalType(4, 3), IntType()]))
@@ -61,7 +61,7 @@ def common_type(types: Sequence[DataType]) -> DataType | None:
 
 
 def leading_type(types: Sequence[DataType]) -> DataType | None:
-    """The common type for operators and CASE: among FLOAT and DOUBLE, the one listed first.
+    """The common type for operators and CASE: of FLOAT and DOUBLE, the one listed first.
 
     >>> str(leading_type([FloatType(), DoubleType()])), str(common_type([FloatType(), DoubleType()]))
     ('FLOAT', 'DOUBLE')
@@ -141,7 +141,7 @@ def _merge_nested(left: DataType, right: DataType) -> DataType | None:
 
 
 def as_type(expression: RowExpression, type_: DataType) -> RowExpression:
-    """Coerces an expression to a type: itself if it already fits, otherwise a CAST. Nullability is preserved.
+    """Coerces an expression to a type: unchanged if it already fits, otherwise with a CAST. Nullability is preserved.
 
     >>> from millstream.expressions.types import BigIntType, IntType
     >>> str(as_type(Literal(IntType(False), 3), BigIntType()).type)
@@ -165,7 +165,7 @@ def as_type(expression: RowExpression, type_: DataType) -> RowExpression:
 
 
 def _is_wider_text(from_: DataType, to: DataType) -> bool:
-    """Whether text or bytes become longer text or bytes, which leaves the values unchanged."""
+    """Whether a string or byte type is only widened, which leaves the values unchanged."""
     if isinstance(from_, CharType | VarCharType) and isinstance(to, VarCharType):
         return to.length >= from_.length
     return isinstance(from_, BinaryType | VarBinaryType) and isinstance(to, VarBinaryType) and to.length >= from_.length

@@ -1,8 +1,8 @@
 """SQL data types: the values that a column may have, and whether NULL is one of them.
 
 These classes serve both as PyFlink's data types and as Flink's logical types. A type is immutable; types are equal if
-they have the same class, parameters and nullability. Each type has one Arrow type (`arrow`) for transport and storage;
-`str` returns Flink's SQL text.
+they have the same class, parameters and nullability. Each type has one Arrow type (`arrow`) for transport and storage.
+`str` returns the type in Flink's SQL syntax.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class DataType:
         return self.with_nullability(False)
 
     def with_nullability(self, nullable: bool) -> Self:
-        """The same type with this nullability."""
+        """The same type with the given nullability."""
         if nullable == self._nullable:
             return self
         changed = copy.copy(self)
@@ -61,7 +61,7 @@ class DataType:
 
     @property
     def sql(self) -> str:
-        """The SQL text, without NOT NULL."""
+        """The type in SQL syntax, without NOT NULL."""
         return self.name
 
     def is_like(self, other: DataType) -> bool:
@@ -82,7 +82,7 @@ class DataType:
         return f"{type(self).__name__}({', '.join([*shown, str(self._nullable).lower()])})"
 
     def bridged_to(self, conversion_cls: str) -> Self:
-        """PyFlink's choice of the Java class of values; no effect here."""
+        """In PyFlink, selects the Java class of values. It has no effect here."""
         return self
 
     def need_conversion(self) -> bool:

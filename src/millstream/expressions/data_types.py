@@ -113,7 +113,7 @@ class Resolution:
 
     @property
     def precision(self) -> int:
-        """Number of digits; -1: the unit's default."""
+        """The number of digits; -1 means the unit's default."""
         return self._precision
 
     def __str__(self) -> str:
@@ -135,17 +135,17 @@ class DataTypes:
 
     @staticmethod
     def CHAR(length: int, nullable: bool = True) -> CharType:
-        """Text of exactly `length` characters."""
+        """Strings of exactly `length` characters."""
         return CharType(length, nullable)
 
     @staticmethod
     def VARCHAR(length: int, nullable: bool = True) -> VarCharType:
-        """Text of at most `length` characters."""
+        """Strings of at most `length` characters."""
         return VarCharType(length, nullable)
 
     @staticmethod
     def STRING(nullable: bool = True) -> VarCharType:
-        """Text."""
+        """Strings of any length."""
         return VarCharType(LENGTH_MAX, nullable)
 
     @staticmethod
@@ -155,17 +155,17 @@ class DataTypes:
 
     @staticmethod
     def BINARY(length: int, nullable: bool = True) -> BinaryType:
-        """Exactly `length` bytes."""
+        """Byte strings of exactly `length` bytes."""
         return BinaryType(length, nullable)
 
     @staticmethod
     def VARBINARY(length: int, nullable: bool = True) -> VarBinaryType:
-        """At most `length` bytes."""
+        """Byte strings of at most `length` bytes."""
         return VarBinaryType(length, nullable)
 
     @staticmethod
     def BYTES(nullable: bool = True) -> VarBinaryType:
-        """Bytes."""
+        """Byte strings of any length."""
         return VarBinaryType(LENGTH_MAX, nullable)
 
     @staticmethod
@@ -250,13 +250,13 @@ class DataTypes:
 
     @staticmethod
     def MULTISET(element_type: DataType, nullable: bool = True) -> MultisetType:
-        """Values with their number of occurrences."""
+        """Multisets: values with their number of occurrences."""
         return MultisetType(element_type, nullable)
 
     @staticmethod
     def ROW(row_fields: Sequence[RowField | tuple[Any, ...] | DataType] = (), nullable: bool = True) -> RowType:
-        """Rows of named fields, each a DataTypes.FIELD(name, type) or a tuple of both; types alone become fields f0,
-        f1, …"""
+        """Rows of named fields, each a DataTypes.FIELD(name, type) or a tuple of both; types without names become
+        fields f0, f1, …"""
         fields = [RowField(f"f{i}", f) if isinstance(f, DataType) else f for i, f in enumerate(row_fields)]
         return RowType(fields, nullable)
 

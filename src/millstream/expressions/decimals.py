@@ -1,7 +1,7 @@
 """Precision and scale of decimal arithmetic, by Flink's rules.
 
-A result that would exceed 38 digits keeps its digits before the point and loses fractional digits, but retains at least
-6 of them (or all if there are fewer). An integer counts as a decimal with the maximum number of digits of its type.
+A result that would exceed 38 digits keeps its digits before the point and loses fractional digits, down to at least 6
+(or all, if it has fewer). An integer counts as a decimal with the maximum number of digits of its type.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _WHOLE_DIGITS = {TinyIntType: 3, SmallIntType: 5, IntType: 10, BigIntType: 19}
 
 
 def as_decimal(type_: DataType) -> DecimalType:
-    """The decimal type for all values of a decimal or integer type.
+    """The decimal type that holds all values of a decimal or integer type.
 
     >>> str(as_decimal(BigIntType(False)))
     'DECIMAL(19, 0) NOT NULL'
@@ -52,7 +52,7 @@ def as_decimal(type_: DataType) -> DecimalType:
 
 
 def bounded_decimal_type(precision: int, scale: int) -> DecimalType:
-    """The decimal type of these digits, reduced to 38 if necessary.
+    """The decimal type with these digits, reduced to 38 if necessary.
 
     >>> str(bounded_decimal_type(45, 20)), str(bounded_decimal_type(60, 4)), str(bounded_decimal_type(10, 2))
     ('DECIMAL(38, 13)', 'DECIMAL(38, 4)', 'DECIMAL(10, 2)')

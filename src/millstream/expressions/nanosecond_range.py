@@ -1,4 +1,5 @@
-"""The range of nanosecond timestamps: TIMESTAMP(7) to (9) and TIMESTAMP_LTZ(7) to (9) are 64 bits since 1970.
+"""The range of nanosecond timestamps: TIMESTAMP(7) to (9) and TIMESTAMP_LTZ(7) to (9) are 64-bit nanoseconds since
+1970.
 
 Types of up to 6 digits cover all SQL years. All conversions to nanoseconds reject times beyond the range with the
 message of this module.
@@ -41,7 +42,7 @@ def beyond_range(subject: str, type_: DataType) -> str:
 
 
 def uncast_times(types: Sequence[DataType], common: DataType) -> list[DataType] | None:
-    """The types in which to compare times if their common type has nanoseconds but some of them have not: each keeps
+    """The types in which to compare times if their common type has nanoseconds but some of the types do not: each keeps
     its digits, so that no time is out of range. None if all have nanoseconds."""
     if not isinstance(common, TimestampType | LocalZonedTimestampType) or not has_nanoseconds(common):
         return None

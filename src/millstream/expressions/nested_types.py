@@ -183,7 +183,7 @@ class RowField:
 
 
 def _row_field(field: Any) -> RowField:
-    """A field, also from a tuple of name, type and optional description."""
+    """Converts a field, or a tuple of name, type and optional description, to a field."""
     if isinstance(field, RowField):
         return field
     if isinstance(field, tuple) and len(field) in (2, 3) and isinstance(field[0], str):
@@ -213,7 +213,7 @@ class RowType(DataType):
         return cls([RowField(name, type_) for name, type_ in zip(names, types, strict=True)], nullable)
 
     def add(self, field: str | RowField | tuple[Any, ...], data_type: DataType | None = None) -> RowType:
-        """PyFlink's: appends a field in place. Use it only before the type is used."""
+        """Appends a field in place, as in PyFlink. Call it only before the type is used."""
         self.fields = (*self.fields, _row_field((field, data_type) if isinstance(field, str) else field))
         return self
 
@@ -291,7 +291,7 @@ class RowType(DataType):
 
 
 class StructuredType(RowType):
-    """Named fields with a class name, which need not name an existing class. Its values are rows.
+    """Named fields with a class name; the class need not exist. Values are rows.
 
     >>> from millstream.expressions.types import IntType
     >>> str(StructuredType("com.example.User", [RowField("age", IntType())]))

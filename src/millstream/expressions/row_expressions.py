@@ -1,11 +1,11 @@
 """Typed expressions over the columns of a row: frozen data, built by the planner, run by `runtime.expressions`.
 
-CAST, CASE, AND and similar forms are calls like any other. Arguments of a call already have the types its function
-takes; the planner inserts casts where the program wrote others. `site` is the position in the program, for runtime
-errors; it is excluded from equality, so that common subexpressions are recognised.
+CAST, CASE, AND and similar constructs are ordinary calls. The arguments of a call already have the types that its
+function accepts; the planner inserts casts where necessary. `site` is the position in the program, for run-time errors.
+Equality ignores it, so that common subexpressions are recognised.
 
-Values of literals are Python values: int, bool, float, str, bytes, decimal.Decimal, datetime.date, .time, .datetime (of
-TIMESTAMP_LTZ in UTC), .timedelta for days to seconds, an int of months, list, dict, tuple for a row; None is NULL.
+Values of literals are Python values: int, bool, float, str, bytes, decimal.Decimal, datetime.date, .time, .datetime (in
+UTC for TIMESTAMP_LTZ), .timedelta for day-time intervals, int for months, list, dict, tuple for a row; None is NULL.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["Call", "Column", "Literal", "RowExpression", "UserCall", "columns_of
 
 @dataclass(frozen=True)
 class RowExpression:
-    """An expression with a value per row."""
+    """An expression that is evaluated per row."""
 
     type: DataType
 

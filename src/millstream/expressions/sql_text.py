@@ -15,7 +15,7 @@ _INFIX |= {"IS DISTINCT FROM", "IS NOT DISTINCT FROM"}
 
 
 def sql_text(expression: RowExpression, names: Sequence[str] | None = None) -> str:
-    """The SQL text; columns by name, or `$2` for the third.
+    """The expression in SQL syntax. Columns are printed by name, or by position: `$2` is the third.
 
     >>> from millstream.expressions.types import BigIntType
     >>> sum_ = Call(BigIntType(), "+", (Column(BigIntType(), 0), Literal(BigIntType(), 1)))

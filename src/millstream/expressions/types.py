@@ -1,4 +1,4 @@
-"""Atomic types: text, numbers, times, intervals. Names and parameters are PyFlink's."""
+"""Atomic types: strings, numbers, times, intervals. Names and parameters are PyFlink's."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class _Sized(AtomicType):
 
 
 class CharType(_Sized):
-    """Text of exactly `length` characters."""
+    """Strings of exactly `length` characters."""
 
     name = "CHAR"
 
@@ -104,7 +104,7 @@ class CharType(_Sized):
 
 
 class VarCharType(_Sized):
-    """Text of at most `length` characters; STRING at the maximum length."""
+    """Strings of at most `length` characters; STRING at the maximum length."""
 
     name = "VARCHAR"
 
@@ -118,7 +118,7 @@ class VarCharType(_Sized):
 
 
 class BinaryType(_Sized):
-    """Exactly `length` bytes."""
+    """Byte strings of exactly `length` bytes."""
 
     name = "BINARY"
 
@@ -128,7 +128,7 @@ class BinaryType(_Sized):
 
 
 class VarBinaryType(_Sized):
-    """At most `length` bytes; BYTES at the maximum length."""
+    """Byte strings of at most `length` bytes; BYTES at the maximum length."""
 
     name = "VARBINARY"
 
@@ -273,7 +273,7 @@ class _Precise(AtomicType):
 
 
 class TimeType(_Precise):
-    """A time of day. Flink computes with milliseconds, whatever the precision."""
+    """A time of day. Flink computes with milliseconds regardless of the precision."""
 
     name = "TIME"
     EPOCH_ORDINAL = EPOCH.toordinal()
@@ -342,7 +342,7 @@ class LocalZonedTimestampType(_Stamp):
 
 
 class ZonedTimestampType(_Stamp):
-    """TIMESTAMP WITH TIME ZONE: parsed and named only; as in Flink, no operation supports it."""
+    """TIMESTAMP WITH TIME ZONE. It can only be parsed and printed; as in Flink, no operation supports it."""
 
     name = "TIMESTAMP_TZ"
 
@@ -351,5 +351,5 @@ class ZonedTimestampType(_Stamp):
 
 
 def is_text(type_: DataType) -> bool:
-    """Whether values of the type are text."""
+    """Whether the type is a string type."""
     return isinstance(type_, CharType | VarCharType)

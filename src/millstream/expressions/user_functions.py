@@ -1,8 +1,8 @@
 """User-defined functions as plain data for the planner and the tasks.
 
-`function` is a plain function, or an object with `eval` (and `open`, `close`), which is pickled to tasks unchanged. The
-mode determines how it is called: once per row, once per batch with pandas Series or Arrow arrays, or asynchronously
-for many rows at a time.
+`function` is a plain function, or an object with `eval` (and `open`, `close`), which is pickled for tasks unchanged.
+The mode determines how it is called: once per row, once per batch with pandas Series or Arrow arrays, or asynchronously
+for several rows concurrently.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class CallMode(Enum):
 class UserFunction:
     """A user-defined function. `argument_types` None accepts any arguments. Equality is identity.
 
-    `result_types` has one type, except for table functions, which have one per result column.
+    `result_types` has one type; for table functions, one per result column.
     """
 
     name: str
@@ -68,7 +68,7 @@ class UserFunction:
 
     @property
     def place(self) -> str:
-        """Where the program defines it, as `job.py:12`; its name if unknown."""
+        """Where the program defines the function, such as `job.py:12`; its name if unknown."""
         method = getattr(self.function, "get_value", None) or self.call
         code = getattr(inspect.unwrap(getattr(method, "__func__", method)), "__code__", None)
         if code is None or code.co_filename.startswith(_ENGINE):
@@ -76,8 +76,8 @@ class UserFunction:
         return f"{os.path.basename(code.co_filename)}:{code.co_firstlineno}"
 
     def expected_arguments(self, count: int) -> str | None:
-        """The arguments it takes, if it cannot be called with `count` of them; None if it can or its signature is
-        unknown."""
+        """The function's expected arguments if it cannot be called with `count` arguments; None if it can, or if its
+        signature is unknown."""
         accumulate = getattr(self.function, "accumulate", None)
         method, passed = (self.call, count) if accumulate is None else (accumulate, 1 + count)
         try:

@@ -1,7 +1,7 @@
-"""User-defined types: how objects of the program become SQL values, and back.
+"""User-defined types: conversions between objects of the program and SQL values.
 
 `sql_type` is the stored type; the program implements `serialize` and `deserialize`. A user-defined type is a class
-whose instances have no parameters.
+without instance parameters.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class UserDefinedType(DataType):
 
     @classmethod
     def java_udt(cls) -> str:
-        """The corresponding Java class; none here."""
+        """The corresponding Java class, which does not exist here."""
         return ""
 
     @property

@@ -1,4 +1,4 @@
-"""Collects the nodes of a program while it runs, and makes the frozen graph of each job."""
+"""Collects the nodes of a program while it runs, and creates the frozen graph of each job."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _LAST: list[GraphBuilder] = []  # the builder of the newest environment
 
 
 def never_run() -> Node | None:
-    """The last node of the newest environment's program, if it never made a job or a plan: `execute` is missing."""
+    """The last node of the newest environment's program, if it never created a job or a plan: `execute` is missing."""
     nodes = [node for builder in _LAST if not builder._was_used for node in builder.nodes.values()]
     return next(reversed(nodes), None)
 
 
 def abandon() -> None:
-    """Suppresses `never_run`: the program has failed before its job was made, and reports that instead."""
+    """Suppresses `never_run`: the program failed before it created a job, and reports that failure instead."""
     for builder in _LAST:
         builder._was_used = True
 
@@ -29,13 +29,13 @@ def abandon() -> None:
 class GraphBuilder:
     """Collects nodes while the user's program runs. `amend` replaces a node's attributes (`name`, `uid`, …).
 
-    A job consists of the nodes added since the last job was taken, and of all nodes upstream of them: an environment
+    A job consists of the nodes added since the last job was taken, and all nodes upstream of them: an environment
     can be used again after `execute`, and a stream of the first job can feed the second.
     """
 
     nodes: dict[int, Node] = field(default_factory=dict)
     _fresh: set[int] = field(default_factory=set)
-    _was_used: bool = False  # a job or a plan was made of it
+    _was_used: bool = False  # a job or a plan was created from it
 
     def __post_init__(self) -> None:
         _LAST[:] = [self]
@@ -48,7 +48,7 @@ class GraphBuilder:
         return node
 
     def amend(self, id: int, **changes: Any) -> Node:
-        """Replaces attributes of node `id`; unknown names are a TypeError of the dataclass."""
+        """Replaces attributes of node `id`; the dataclass raises TypeError for unknown names."""
         self.nodes[id] = replace(self.nodes[id], **changes)
         return self.nodes[id]
 
@@ -82,7 +82,7 @@ class GraphBuilder:
         return Graph(job_name, nodes, parallelism, max_parallelism, chaining)
 
     def separate_job(self) -> GraphBuilder:
-        """A builder of another job, which may read from existing nodes and adds none here."""
+        """A builder of another job, which may read from existing nodes but does not add nodes here."""
         last = list(_LAST)
         builder = GraphBuilder(dict(self.nodes))
         _LAST[:] = last
@@ -90,5 +90,5 @@ class GraphBuilder:
         return builder
 
     def take(self) -> None:
-        """Assigns the nodes so far to a started job; the next job begins with the nodes added from now on."""
+        """Assigns the nodes so far to a started job; the next job starts with the nodes added afterwards."""
         self._fresh.clear()

@@ -1,4 +1,4 @@
-"""Operations over changing rows, and those at the beginning and end of a table's query.
+"""Operations over changing rows, and operations at the beginning and end of a table's query.
 
 Column 0 of the input is the key, the others are `row_type`. Operations are frozen data; `runtime.tables` runs them.
 """
@@ -44,8 +44,8 @@ class NormaliseRows(Operation):
 
 @dataclass(frozen=True)
 class ChangesAsRows(Operation):
-    """Converts changes to inserts with the code of the change's kind as an additional column. `codes`: one for each
-    kind, in their order; changes of kinds without a code are dropped."""
+    """Converts changes to inserts with the code of the change's kind as an additional column. `codes`: one per kind, in
+    their order; changes of kinds without a code are dropped."""
 
     codes: tuple[str | None, ...]
 
@@ -62,8 +62,8 @@ class RowsAsChanges(Operation):
 
 @dataclass(frozen=True)
 class MaterialiseRows(Operation):
-    """Emits at most one change per key of a sink and epoch: its row, or its delete. `is_stored`: several rows of the
-    query may have one key, and are stored; the last one to arrive is emitted."""
+    """Emits at most one change per sink key and epoch: the key's row, or its delete. `is_stored`: several rows of the
+    query may share a key, and are stored; the last to arrive is emitted."""
 
     row_type: RowType
     is_stored: bool = False
@@ -73,7 +73,7 @@ class MaterialiseRows(Operation):
 @dataclass(frozen=True)
 class LookupJoin(Operation):
     """Joins every row with the current rows of a table for its key: `lookup` receives the values of `keys` for its
-    columns `key_columns`. `condition` is over the columns of both. `keeps_all`: unmatched rows are emitted with
+    columns `key_columns`. `condition` is over the columns of both sides. `keeps_all`: unmatched rows are emitted with
     NULLs."""
 
     lookup: Any  # a `TableLookup` of the connectors
@@ -91,7 +91,7 @@ class LookupJoin(Operation):
 
     @property
     def pair_type(self) -> TableRowType:
-        """The type of a joined row, as the condition sees it."""
+        """The type of a joined row, on which the condition is evaluated."""
         types = (*self.input_types, *self.lookup.row_type.types)
         return TableRowType(RowType.of([f"f{number}" for number in range(len(types))], types, nullable=False))
 

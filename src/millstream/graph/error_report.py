@@ -1,13 +1,12 @@
 """Displays Millstream's errors: the user's traceback, record and operator first, then one sentence with the line.
 
-`millstream run`, plain `python job.py` and a failing test show the same. Python prints an uncaught error with every
-frame that led to it; the engine's frames mean nothing to the user, whose line is in the sentence. So
-`show_uncaught_errors` installs a hook that displays Millstream's errors as the command line does; it leaves other
-errors, and an existing hook, alone. A test runner also shows the report first: it is the error's cause
-(`FailureInTask`).
+`millstream run`, plain `python job.py` and a failing test show the same report. Python prints an uncaught error with
+all frames, but the engine's frames do not help the user, whose line is in the sentence. `show_uncaught_errors`
+therefore installs a hook that displays Millstream's errors as the command line does; it does not change other errors or
+an existing hook. A test runner also shows the report first, because it is the error's cause (`FailureInTask`).
 
-An error of the lower layers, which have no notion of programs, has no line: then the traceback provides the line of the
-program.
+Errors of the lower layers, which have no access to the program, carry no line; the line is then taken from the
+traceback.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ __all__ = ["aborted", "show_aborted", "show_error", "show_known_names", "show_un
 
 
 def show_error(error: MillstreamError, screen: TextIO, *, has_program: bool = True) -> None:
-    """Prints the report of a failed job, if there is one, and the error in one sentence; with the line of the program
-    that led to it, unless there is no program (`has_program`)."""
+    """Prints the report of a failed job, if any, and the error in one sentence, with the program's line that caused it.
+    `has_program` is False if there is no program to show a line of."""
     if isinstance(error, JobFailedError) and error.report:
         print(error.report, end="\n\n", file=screen)
     line = None if error.at or not has_program else _line_of(error)
@@ -37,7 +36,7 @@ def show_error(error: MillstreamError, screen: TextIO, *, has_program: bool = Tr
     print(f"millstream: {text}", end="\n" if line is None else f" ({line})\n", file=screen)
 
 
-# Neither the program's nor Millstream's: Python itself, launchers, and packages.
+# Frames of neither the program nor Millstream: Python itself, launchers, and packages.
 _ELSEWHERE = (
     "<",
     PACKAGE_FOLDER,
@@ -46,7 +45,7 @@ _ELSEWHERE = (
 
 
 def _line_of(error: MillstreamError) -> Site | None:
-    """The last line of the program in the error's traceback; None if there is none."""
+    """The last line of the program in the error's traceback, or None."""
     frames = traceback.extract_tb(error.__traceback__)
     program = [frame for frame in frames if not frame.filename.startswith(_ELSEWHERE)]
     return Site(program[-1].filename, program[-1].lineno or 0) if program else None
@@ -57,8 +56,8 @@ class _Notice(str):
 
 
 def aborted(notice: str) -> KeyboardInterrupt:
-    """A KeyboardInterrupt with a notice, shown in one line without the frames of the wait. It is exactly Python's
-    class, so that the process ends with the status that its shell expects."""
+    """A KeyboardInterrupt with a notice, shown on one line without stack frames. Its class is Python's own, so that the
+    process ends with the exit status that a shell expects."""
     return KeyboardInterrupt(_Notice(notice))
 
 
@@ -80,7 +79,7 @@ def show_known_names(error: BaseException, screen: TextIO) -> None:
 
 
 def show_uncaught_errors() -> None:
-    """Installs the hook: from now on, uncaught errors are displayed as on the command line."""
+    """Installs the hook: uncaught errors are then displayed as on the command line."""
     if sys.excepthook is sys.__excepthook__:
         sys.excepthook = _show_uncaught
         # Read now: at exit, `__main__` may have lost its file name.
@@ -98,8 +97,8 @@ def show_what_never_ran(screen: TextIO) -> None:
 
 
 def _at_exit(script: str | None) -> None:
-    """The same for a program that Python runs directly and that ended normally: not for one that a test runner or a
-    shell imports."""
+    """Reports this at exit if Python ran the program directly and it ended normally, but not if a test runner or a
+    shell imported it."""
     node = never_run()
     is_program = node is not None and script is not None and basename(script) == basename(node.site.file)
     if is_program and not _FAILED:

@@ -1,7 +1,7 @@
 """Key selectors known to the engine: a field of the record, by position or by name, and one key for all records.
 
 A field of a typed stream is a column, so the keys of a batch are extracted without a call per record
-(`runtime.exchange.routing`); called like any selector, it returns the same key for one record.
+(`runtime.exchange.routing`); called like any selector, it returns the same key for a single record.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Time-bounded joins of tables, as operations of the graph: their results are never retracted.
 
-Both inputs are append-only. Event time, or the clock, determines when a row can have no more matches; then it expires,
-and is emitted if unmatched rows are part of the result.
+Both inputs are append-only. Event time or processing time determines when no further row can match. The row then
+expires, and is emitted if it is unmatched and the join emits unmatched rows.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ __all__ = ["IntervalPairs", "StampRows", "TemporalPairs", "WindowPairs"]
 class IntervalPairs(TableJoin):
     """Pairs of rows whose time difference, right minus left, is between `lower_ms` and `upper_ms`.
 
-    `times` are the columns of the rows' times; None: the clock at arrival. A result has the time of its left row, or of
-    the right one if there is none; with RIGHT it is the right row's."""
+    `times` are the columns of the rows' times; None means processing time at arrival. A result has the timestamp of its
+    left row, or of the right row if unmatched; with RIGHT always that of the right row."""
 
     times: tuple[int, int] | None = None
     lower_ms: int = 0
@@ -28,19 +28,19 @@ class IntervalPairs(TableJoin):
 
 @dataclass(frozen=True)
 class WindowPairs(TableJoin):
-    """Pairs of rows in one window, emitted when it ends. The times of rows are those of their windows."""
+    """Pairs of rows in the same window, emitted when it ends. Rows have the times of their windows."""
 
 
 @dataclass(frozen=True)
 class TemporalPairs(TableJoin):
-    """Every left row with the right row that was valid at its time. `times` are the columns of the rows' times: a right
-    row is valid for its key from its own time until the next one arrives or it is deleted."""
+    """Pairs every left row with the right row that was valid at its time. `times` are the columns of the rows' times: a
+    right row is valid for its key from its own time until the next one arrives or it is deleted."""
 
     times: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True)
 class StampRows(Operation):
-    """The same rows, with one of their columns as their timestamps."""
+    """Replaces the rows' timestamps by one of their columns."""
 
     column: int

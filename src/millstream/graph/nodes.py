@@ -1,8 +1,9 @@
 """The logical graph: the user's program as frozen data. No Spark, no execution.
 
-A **node** is one operation of the program with a name, a type and a place in the user's file. An **edge** leads into a
-node and defines how records travel along it (its *partitioning*). Union is several edges into one node; `rebalance`,
-`key_by` and other partitionings are properties of an edge; so nodes are only operations that process records.
+A **node** is one operation of the program with a name, a type and a line in the user's file. An **edge** leads into a
+node and defines how records are sent along it (its *partitioning*). A union is several edges into one node, and
+`rebalance`, `key_by` and other partitionings are properties of an edge, so nodes are only operations that process
+records.
 
 The graph is built while the program runs (`graph.builder`), and never changed afterwards.
 """
@@ -66,14 +67,14 @@ __all__ = [
 class Partitioning(Enum):
     """How the records of an edge are assigned to subtasks."""
 
-    UNSPECIFIED = "unspecified"  # forward where parallelism is equal, else rebalance: decided by a pass
+    UNSPECIFIED = "unspecified"  # a pass chooses forward if parallelism is equal, else rebalance
     FORWARD = "forward"  # stays in its task
     REBALANCE = "rebalance"  # evenly, in turn
-    RESCALE = "rescale"  # evenly, within a neighbourhood of subtasks
+    RESCALE = "rescale"  # evenly, within a local group of subtasks
     SHUFFLE = "shuffle"  # at random, the same at every replay
     BROADCAST = "broadcast"  # to every subtask
     GLOBAL = "global"  # all to subtask 0
-    HASH = "hash"  # by the key's group
+    HASH = "hash"  # by the key group
     CUSTOM = "custom"  # by the user's partitioner
 
 
@@ -94,8 +95,8 @@ class Edge:
 
 @dataclass(frozen=True)
 class Operation:
-    """The operation of a node. Those of this module describe the program. The compiler replaces them by operations of
-    `plan.operations` where these are faster."""
+    """The operation of a node. Operations in this module describe the program. The compiler replaces them by faster
+    operations of `plan.operations` where possible."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +151,7 @@ class CoProcess(Process):
 
 @dataclass(frozen=True)
 class KeyedCoMap(CoMap):
-    """A `CoMapFunction` over two keyed streams, which may have keyed state; likewise the next two."""
+    """A `CoMapFunction` over two keyed streams, which may have keyed state, like the next two."""
 
 
 @dataclass(frozen=True)
@@ -165,7 +166,8 @@ class KeyedCoProcess(KeyedProcess):
 
 @dataclass(frozen=True)
 class BroadcastProcess(Process):
-    """A `BroadcastProcessFunction`: its second input is broadcast, and writes the `states` that the first one reads."""
+    """A `BroadcastProcessFunction`: its second input is broadcast, and writes the `states` that the first input
+    reads."""
 
     states: tuple[Any, ...] = ()  # MapStateDescriptors
 
@@ -181,8 +183,8 @@ PairFields = tuple[tuple[int, ...], tuple[int, ...]]
 
 @dataclass(frozen=True)
 class ReadyAggregates:
-    """Aggregates with known semantics. A result is a row of the key (`has_key`), the start and the end of the window
-    (`has_bounds`) and the aggregates. `row_type` None: one of these has no columnar type."""
+    """Built-in aggregates. A result is a row of the key (`has_key`), the start and the end of the window (`has_bounds`)
+    and the aggregates. `row_type` is None if any of these lacks a columnar type."""
 
     measures: tuple[BoundAggregate, ...]
     has_key: bool
@@ -197,28 +199,29 @@ class Window(Process):
 
     assigner: Any = None
     trigger: Any = None
-    has_own_trigger: bool = False  # whether the program set the trigger; else it is the assigner's
+    has_own_trigger: bool = False  # whether the program set the trigger, or the assigner's default is used
     evictor: Any = None
     reduce: Any = None  # a function of two records
     aggregate: Any = None  # an AggregateFunction
     contents_type: TypeInformation | None = None  # of a record, or of the accumulator
     allowed_lateness_ms: int = 0
     late_tag: Any = None  # the side output for late records; None: they are dropped and counted
-    ready: ReadyAggregates | None = None  # the equivalent of `aggregate` and `function`, if they are known
+    ready: ReadyAggregates | None = None  # the equivalent of `aggregate` and `function`, if these are built-in
 
 
 @dataclass(frozen=True)
 class CoGroupWindow(Window):
     """Records of two keyed streams by window: windows hold rows (is_one, one, two), which `function` splits."""
 
-    late_tags: tuple[Any, Any] = (None, None)  # of each side, as `late_tag`
+    late_tags: tuple[Any, Any] = (None, None)  # as `late_tag`, per side
     fields: PairFields | None = None  # the equivalent of `function`, if it selects fields of every pair
 
 
 @dataclass(frozen=True)
 class IntervalJoin(Process):
-    """Pairs of records of two keyed streams: the right one's time minus the left one's is `lower_ms` to `upper_ms`.
-    `function` is a `ProcessJoinFunction`, or one of two records (`is_plain`), or None: results are `fields` of both."""
+    """Pairs of records of two keyed streams: the right record's time minus the left record's is from `lower_ms` to
+    `upper_ms`. `function` is a `ProcessJoinFunction`, or a callable of two records (`is_plain`); if None, results are
+    `fields` of both."""
 
     types: tuple[TypeInformation | None, TypeInformation | None] = (None, None)  # of the two streams
     lower_ms: int = 0
@@ -230,7 +233,7 @@ class IntervalJoin(Process):
 
 @dataclass(frozen=True)
 class KeyedMap(Map):
-    """A `MapFunction` that may have keyed state; likewise the next two."""
+    """A `MapFunction` that may have keyed state, like the next two."""
 
 
 @dataclass(frozen=True)
@@ -255,8 +258,8 @@ class RollingField(Operation):
     """A running sum, minimum or maximum of one field per key."""
 
     kind: str  # sum, min, max, min_by, max_by
-    field: int | str  # in a typed stream its position, in an untyped one as written in the program
-    is_strict: bool = False  # a sum that does not fit its type is an error
+    field: int | str  # its position in a typed stream; as written in the program in an untyped one
+    is_strict: bool = False  # an overflowing sum is an error
 
 
 @dataclass(frozen=True)
@@ -279,12 +282,12 @@ class MapBatches(Operation):
 
 @dataclass(frozen=True)
 class AsyncCalls(Operation):
-    """An `AsyncFunction`, called for up to `capacity` records of a subtask at once."""
+    """An `AsyncFunction`, called concurrently for up to `capacity` records of a subtask."""
 
     function: Any
     timeout_ms: int  # for one record, including retries and the pauses between them
     capacity: int
-    ordered: bool  # whether results have the order of their records
+    ordered: bool  # whether results keep the order of their records
     retry: Any  # an AsyncRetryStrategy
 
 
@@ -295,12 +298,12 @@ class AssignTimestamps(Operation):
 
 @dataclass(frozen=True)
 class LoopHead(Operation):
-    """The beginning of a loop: emits its input, and records returned by the tail of the same `loop`. All edges of a
-    graph point backwards; the ends are connected by the tail's state, which the head reads in the next round."""
+    """The beginning of a loop: emits its input, and the records fed back by the tail of the same `loop`. All edges of a
+    graph point backwards; head and tail are connected by the tail's state, which the head reads in the next round."""
 
-    loop: int  # the same number in both ends, and in no other loop of the program
+    loop: int  # shared by head and tail, and unique in the program
     rounds_max: int | None  # maximum rounds per epoch; None: as configured
-    tail: str | None = None  # the uid of the other end; set by a pass
+    tail: str | None = None  # the tail's uid; set by a pass
 
 
 @dataclass(frozen=True)
@@ -312,7 +315,7 @@ class LoopTail(Operation):
 
 @dataclass(frozen=True)
 class Cache(Operation):
-    """A stream that is cached for later jobs. The environment sets for each job either `source`, which reads its cached
+    """A stream that is cached for later jobs. For each job the environment sets either `source`, which reads its cached
     records, or `sink`, which writes them. `node` is its id in the builder."""
 
     node: int
@@ -327,10 +330,10 @@ class Write(Operation):
 
 @dataclass(frozen=True)
 class Node:
-    """One operation. `parallelism` None means the environment's; `uid` None means derived by a pass.
+    """One operation. `parallelism` None means that of the environment; `uid` None means that a pass derives it.
 
-    `output_type` None means untyped: records travel as pickled values. Many fields: they are the properties that a
-    program can set for any operator, one call each.
+    `output_type` None means untyped: records are sent as pickled values. Many fields: one per property that a program
+    can set for any operator.
     """
 
     id: int
@@ -348,20 +351,20 @@ class Node:
     chaining_disabled: bool = False
     slot_sharing_group: str | None = None
     queryable: str | None = None  # the name under which its windows or its state can be queried
-    meaning: Meaning | None = None  # of a SQL operator: the meaning of its state
+    meaning: Meaning | None = None  # the meaning of a SQL operator's state
     site: Site = UNKNOWN_SITE
 
 
 @dataclass(frozen=True)
 class Graph:
-    """The program as a whole. Nodes are in the order they were made, so every edge points backwards."""
+    """The program as a whole. Nodes are in order of creation, so every edge points backwards."""
 
     job_name: str
     nodes: tuple[Node, ...]
     parallelism: int
     max_parallelism: int
     chaining: bool = True
-    refuses_overflow: bool = False  # a sum of known aggregates that exceeds its type is an error
+    refuses_overflow: bool = False  # an overflowing sum of built-in aggregates is an error
 
     def node(self, id: int) -> Node:
         """The node with this id."""

@@ -1,8 +1,8 @@
-"""OVER as operations of the graph: functions of the rows around each row.
+"""OVER as operations of the graph: functions over a frame of rows around each row.
 
-Column 0 of the input is the partition's key, the others are the row. The output is the row, then one column for each
-call. By time (`OverTime`) the input is append-only, and each row is emitted once, when its time has been reached. By
-any order (`OverOrder`) the rows of a partition are stored, and changes of their results are emitted.
+Column 0 of the input is the partition's key, the others are the row. The output is the row, then one column per call.
+`OverTime` orders by time: the input is append-only, and each row is emitted once, when its time has been reached.
+`OverOrder` allows any order: the rows of a partition are stored, and changes of their results are emitted.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ __all__ = ["Frame", "OverColumn", "OverOrder", "OverTime"]
 @dataclass(frozen=True)
 class Frame:
     """The rows around a row: from `preceding` before it to `following` after it; negative values reverse the direction.
-    None: unbounded. `unit` is ROWS, or RANGE: then bounds are in the unit of the order column, and rows that are equal
-    in the order are in the same frames."""
+    None: unbounded. `unit` is ROWS or RANGE. With RANGE, bounds are in the unit of the order column, and rows with
+    equal order values have the same frame."""
 
     unit: str = "RANGE"
     preceding: float | None = None
@@ -31,7 +31,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class OverColumn:
-    """One call: an aggregate of the frame (`measure`), or a `function` of the row's position and its neighbours. Its
+    """One call: an aggregate over the frame (`measure`), or a `function` of the row's position and its neighbours.
     `arguments` are columns of the row."""
 
     function: str
@@ -44,9 +44,9 @@ class OverColumn:
 
 @dataclass(frozen=True)
 class OverTime(Operation):
-    """Calls over rows in the order of their time, up to each row. `is_event_time`: rows wait until the watermark passes
-    them; otherwise they are processed in order of arrival. `ttl_ms`: partitions expire after this time without
-    access."""
+    """Calls over rows in the order of their time, up to each row. `is_event_time`: rows are buffered until the
+    watermark passes them; otherwise they are processed in order of arrival. `ttl_ms`: partitions expire after this time
+    without access."""
 
     row_type: RowType
     columns: tuple[OverColumn, ...]
@@ -61,8 +61,8 @@ class OverTime(Operation):
 
 @dataclass(frozen=True)
 class OverOrder(Operation):
-    """Calls over rows in any order. `is_changing`: the input has retractions. `rowtime`: the time column of rows in
-    BATCH, where all rows are emitted at the end of the input."""
+    """Calls over rows in any order. `is_changing`: the input contains retractions. `rowtime`: the time column of rows
+    in BATCH, where all rows are emitted at the end of the input."""
 
     row_type: RowType
     columns: tuple[OverColumn, ...]

@@ -1,7 +1,7 @@
-"""The place in the user's program where a call was made, for errors.
+"""The line of the user's program from which a call was made, for errors.
 
-A site is the first frame up the stack that is not Millstream's own. It is captured when the call is made, because that
-stack no longer exists when the plan is checked or a task fails.
+A site is the innermost stack frame outside Millstream. It is captured when the call is made, because that stack no
+longer exists when the plan is checked or a task fails.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PACKAGE_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + o
 
 @dataclass(frozen=True)
 class Site:
-    """A line of the user's program. `text` prints short: `job.py:41`."""
+    """A line of the user's program. `text` is its short form: `job.py:41`."""
 
     file: str
     line: int
@@ -56,14 +56,14 @@ UNKNOWN_SITE = Site("<unknown>", 0)
 
 @dataclass(frozen=True)
 class StatementSite(Site):
-    """A statement entered interactively. `line` is its number, which is all that is shown."""
+    """A statement entered interactively. Only its number, `line`, is shown."""
 
     def __str__(self) -> str:
         return f"{self.file} {self.line}"
 
 
 def at_site(site: Site, call: Callable[[], T]) -> T:
-    """Calls `call` with `site`, which is a statement and not a line of Python, as the user's line for all its calls.
+    """Runs `call` with `site`, a statement instead of a Python line, as the user's line of all calls inside.
 
     >>> at_site(Site("views.sql", 7), lambda: "done")
     'done'
@@ -72,7 +72,7 @@ def at_site(site: Site, call: Callable[[], T]) -> T:
 
 
 def here() -> Site:
-    """The nearest caller outside Millstream, or the site of an `at_site` in between.
+    """The nearest caller outside Millstream, or the site of an enclosing `at_site`.
 
     >>> here().line > 0
     True
@@ -90,18 +90,18 @@ def here() -> Site:
 
 
 def _is_generated(frame: FrameType) -> bool:
-    """Whether it runs code generated at run time for a Millstream module, such as a dataclass's __init__."""
+    """Whether a frame runs generated code of a Millstream module, such as a dataclass's __init__."""
     name = str(frame.f_globals.get("__name__"))
     return frame.f_code.co_filename == "<string>" and name.partition(".")[0] == __name__.partition(".")[0]
 
 
 def refuse(message: str, kind: type[ProgramError] = ProgramError) -> ProgramError:
-    """A ProgramError, or a subclass of it, at the user's line."""
+    """A ProgramError or a subclass, at the user's line."""
     return kind(in_plain_words(message), at=str(here()))
 
 
 def refuse_type(message: str) -> TypeMismatchError:
-    """A TypeMismatchError at the user's line: also a TypeError, as PyFlink raises."""
+    """A TypeMismatchError at the user's line, which is also a TypeError, as PyFlink raises."""
     return TypeMismatchError(in_plain_words(message), at=str(here()))
 
 
@@ -120,7 +120,7 @@ _PLAIN_WORDS = (
 
 
 def in_plain_words(message: str) -> str:
-    """A message without memory addresses and names of our modules.
+    """The message without memory addresses and names of Millstream's modules.
 
     >>> in_plain_words(f"found {here} ({type(here).__name__}) and {Site}, expected a Site")
     'found the function here and the class Site, expected a Site'

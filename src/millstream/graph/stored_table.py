@@ -1,4 +1,4 @@
-"""The end of a query whose result is stored in queryable state: INSERT INTO a table of `'connector' = 'state'`, and a
+"""The end of a query that stores its result in queryable state: INSERT INTO a table with `'connector' = 'state'`, or a
 materialised table.
 """
 
@@ -17,9 +17,9 @@ __all__ = ["KeptTable"]
 class KeptTable(Operation):
     """The rows of a table after each epoch. Column 0 of the input is the key, the others are `row_type`.
 
-    `primary_key`: the columns of the key; a later row of a key replaces the previous one. Without it, the key is the
-    whole row, and the state is its count. `ttl_ms`: rows expire after this time without access. `archive`: the target
-    for old rows; the output is then the staged archive files, which a sink publishes.
+    `primary_key`: the columns of the key; a later row with the same key replaces the previous row. Without a primary
+    key, the key is the whole row, and the state is its count. `ttl_ms`: rows expire after this time without access.
+    `archive`: the target for old rows; the output then consists of staged archive files, which a sink publishes.
     """
 
     row_type: RowType

@@ -1,7 +1,7 @@
-"""Operations of queries over rows of tables. The planner's lowering makes them from relations.
+"""Operations of queries over table rows. The planner's lowering creates them from relations.
 
-Rows travel as columns of a `TableRowType`, with event time in the batch: the rowtime attribute of a table always equals
-the timestamps of its batches, so that windows need no column. Expressions refer to columns of the input by position.
+Rows are sent as columns of a `TableRowType`. Batches carry event time: a table's rowtime attribute always equals the
+timestamps of its batches, so windows need no time column. Expressions refer to columns of the input by position.
 Operations are frozen data; `runtime.tables` runs them.
 """
 
@@ -46,7 +46,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class TableSession:
-    """The session of a query, as functions see it."""
+    """The properties of a query's session that functions can read."""
 
     zone: str = "UTC"
     catalog: str = "default_catalog"
@@ -56,8 +56,8 @@ class TableSession:
 
 @dataclass(frozen=True)
 class Calc(Operation):
-    """Filters rows by the condition and projects them to the expressions. `input_types` are those of the columns that
-    the expressions use."""
+    """Filters rows by the condition and projects them to the expressions. `input_types` are the types of the columns
+    that the expressions use."""
 
     expressions: tuple[RowExpression, ...]
     condition: RowExpression | None
@@ -72,10 +72,10 @@ class Calc(Operation):
 
 @dataclass(frozen=True)
 class WindowRows(Operation):
-    """A window TVF by itself: every row once for each of its windows, then window_start, window_end, window_time.
+    """A window TVF without aggregation: emits every row once per window, with window_start, window_end and window_time.
 
     `time` is the column that determines the windows. If it is the rowtime, it equals the timestamps, and the output's
-    timestamps are those of window_time."""
+    timestamps equal window_time."""
 
     windows: PaneWindows
     time: int
@@ -84,8 +84,8 @@ class WindowRows(Operation):
 
 @dataclass(frozen=True)
 class Correlate(Operation):
-    """Every row with each result row of a table function; `keeps_all`: rows without results are emitted with NULLs.
-    Results that do not satisfy `condition`, over the columns of the row and its result, are ignored."""
+    """Joins every row with each result row of a table function; `keeps_all`: rows without results are emitted with
+    NULLs. Results that do not satisfy `condition`, over the columns of the row and its result, are ignored."""
 
     function: Any
     arguments: tuple[RowExpression, ...]
@@ -98,8 +98,8 @@ class Correlate(Operation):
 
 @dataclass(frozen=True)
 class UnnestRows(Operation):
-    """Every row with each element of a collection in it: the fields of a row, key and value of a map, else the element
-    itself. `condition` is as for Correlate."""
+    """Joins every row with each element of a collection in it: a row's fields, a map entry's key and value, or any
+    other element as one column. `condition` is as for Correlate."""
 
     collection: RowExpression
     input_types: tuple[DataType, ...]
@@ -111,7 +111,7 @@ class UnnestRows(Operation):
 
 @dataclass(frozen=True)
 class LimitRows(Operation):
-    """The first `count` rows (None: all) after `offset` ones, in order of arrival."""
+    """Skips `offset` rows and emits the next `count` (None: all), in order of arrival."""
 
     count: int | None
     offset: int = 0
@@ -119,9 +119,9 @@ class LimitRows(Operation):
 
 @dataclass(frozen=True)
 class StreamRows(Operation):
-    """Converts records of a stream to rows of a table: the fields of a row or tuple by name or position, else the
-    record itself as the only column. Column `rowtime` is not in the record: it is its timestamp. `only_grows`: changes
-    other than INSERT are rejected."""
+    """Converts records of a stream to rows of a table: the fields of a row or tuple by name or position; any other
+    record is the only column. Column `rowtime` is the record's timestamp, not a field. `only_grows`: changes other than
+    INSERT are rejected."""
 
     row_type: RowType
     rowtime: int | None = None
@@ -130,9 +130,9 @@ class StreamRows(Operation):
 
 @dataclass(frozen=True)
 class EnforceRows(Operation):
-    """Enforces a sink's constraints: NOT NULL columns have a value, strings and bytes fit their length.
+    """Enforces a sink's constraints: NOT NULL columns must have a value, and strings and bytes must fit their length.
 
-    `nulls` is "error" or "drop"; `lengths` "ignore", "trim_pad" or "error", as Flink's options say."""
+    `nulls` is "error" or "drop"; `lengths` is "ignore", "trim_pad" or "error", as in Flink's options."""
 
     nulls: str = "error"
     lengths: str = "ignore"
@@ -150,10 +150,10 @@ class WindowColumn:
 
 @dataclass(frozen=True)
 class WindowAggregate(Operation):
-    """Aggregates of rows by key columns and window. `keys` are columns of the input; empty: one group for all.
+    """Aggregates rows by key columns and window. `keys` are columns of the input; without keys all rows are one group.
 
-    `key_type` is that of the one key column, or of a row of all. `zone`: the time zone of the windows. `is_attached`:
-    rows are results of these windows already, each in the one window whose last instant is its timestamp.
+    `key_type` is the type of the single key column, or of a row of all. `zone`: the time zone of the windows.
+    `is_attached`: rows are already results of these windows; a row's timestamp is the last millisecond of its window.
     """
 
     keys: tuple[int, ...]
@@ -167,8 +167,8 @@ class WindowAggregate(Operation):
 
 @dataclass(frozen=True)
 class SessionAggregate(Operation):
-    """Aggregates of rows by key columns and session: rows of a key at most `gap_ms` apart. Keys, columns and zone are
-    as in WindowAggregate."""
+    """Aggregates rows by key columns and session: rows of a key at most `gap_ms` apart. Keys, columns and zone are as
+    in WindowAggregate."""
 
     keys: tuple[int, ...]
     key_type: TypeInformation
@@ -181,11 +181,11 @@ class SessionAggregate(Operation):
 
 @dataclass(frozen=True)
 class GroupAggregate(Operation):
-    """Unbounded aggregation by key columns of the input (none: one group for all). Its output is a changelog of keys
-    and aggregates per group.
+    """Unbounded aggregation by key columns of the input (without keys, all rows are one group). Its output is a
+    changelog of keys and aggregates per group.
 
-    `key_type` is as in WindowAggregate. `is_signed`: the input has retractions; the last aggregate is then the row
-    count, which is not an output column. `ttl_ms`: groups expire after this time without access."""
+    `key_type` is as in WindowAggregate. `is_signed`: the input contains retractions; the last aggregate is then the row
+    count, which is not output. `ttl_ms`: groups expire after this time without access."""
 
     keys: tuple[int, ...]
     key_type: TypeInformation
@@ -196,8 +196,8 @@ class GroupAggregate(Operation):
 
 @dataclass(frozen=True)
 class Expiry:
-    """Expires rows that no later row can match: when event time has reached `moment`, a time over the row's columns,
-    plus `offset_ms`. A row whose moment is NULL matches nothing."""
+    """Expires rows that no later row can match: when event time has reached `moment`, a time expression over the row's
+    columns, plus `offset_ms`. A row with a NULL `moment` matches nothing."""
 
     moment: RowExpression
     offset_ms: int = 0
@@ -206,10 +206,10 @@ class Expiry:
 @dataclass(frozen=True)
 class TableJoin(Operation):
     """Pairs of rows of two tables with the same key that satisfy `condition`, over the columns of both. Column 0 of
-    each input is its key, the others are `rows`; the output is the columns of both sides, or of the left one (SEMI,
+    each input is its key, the others are `rows`; the output has the columns of both sides, or only of the left (SEMI,
     ANTI).
 
-    `kind` is INNER, LEFT, RIGHT, FULL, SEMI or ANTI. `changing`: the sides that have retractions."""
+    `kind` is INNER, LEFT, RIGHT, FULL, SEMI or ANTI. `changing`: the sides that contain retractions."""
 
     kind: str
     rows: tuple[RowType, RowType]
@@ -225,11 +225,11 @@ class TableJoin(Operation):
 
 @dataclass(frozen=True)
 class RegularJoin(TableJoin):
-    """An incrementally maintained join of two tables, which may change.
+    """An incrementally maintained join of two possibly changing tables.
 
-    `ttl_ms`: the retention of rows of each side. `expiries`: conditions under which rows of each side expire because no
-    later row can match them, at the first of these times; a side with expiries is append-only, and has no TTL.
-    `unique`: the sides that never have two rows of one key at a time."""
+    `ttl_ms`: the retention of rows of each side. `expiries`: times per side after which no later row can match a row;
+    it expires at the first of them. A side with expiries is append-only, and has no TTL. `unique`: the sides that never
+    have two rows with the same key at a time."""
 
     ttl_ms: tuple[int | None, int | None] = (None, None)
     expiries: tuple[tuple[Expiry, ...], tuple[Expiry, ...]] = ((), ())
@@ -252,12 +252,12 @@ class OrderKey:
 
 @dataclass(frozen=True)
 class RankRows(Operation):
-    """The rows `first` to `last` of each partition in an order. Column 0 of the input is the partition's key, the
-    others are `row_type`; with `has_number` the number is the last output column.
+    """Emits rows `first` to `last` of each ordered partition. Column 0 of the input is the partition's key, the others
+    are `row_type`; with `has_number` the number is the last output column.
 
-    `kind` is ROW_NUMBER, RANK or DENSE_RANK. `latest_first`: of equal rows the last one to arrive comes first.
-    `is_changing`: the input has retractions. `ttl_ms`: the retention of a row. `rowtime`: the event-time column of a
-    row, for subsequent windows in BATCH."""
+    `kind` is ROW_NUMBER, RANK or DENSE_RANK. `latest_first`: of equal rows the last to arrive ranks first.
+    `is_changing`: the input contains retractions. `ttl_ms`: the retention of a row. `rowtime`: the event-time column of
+    a row, for subsequent windows in BATCH."""
 
     kind: str
     row_type: RowType
@@ -273,10 +273,10 @@ class RankRows(Operation):
 
 @dataclass(frozen=True)
 class RankWindows(RankRows):
-    """RankRows whose partitions are each within one window: a window's rows are emitted once, when it ends.
+    """RankRows with partitions that are each within one window: a window's rows are emitted once, when it ends.
 
-    `end`: for windows in processing time, the column of their end, in local time of `zone`; None if the timestamp of a
-    row is the last instant of its window."""
+    `end`: for processing-time windows, the column of their end, in local time of `zone`; None if a row's timestamp is
+    the last millisecond of its window."""
 
     end: int | None = None
     zone: str = "UTC"
@@ -289,12 +289,12 @@ class RankWindows(RankRows):
 
 @dataclass(frozen=True)
 class RowTimes(TimestampAssigner):
-    """The time of a row, as an expression over its columns: TIMESTAMP, TIMESTAMP_LTZ."""
+    """The time of a row, as an expression over its columns of type TIMESTAMP or TIMESTAMP_LTZ."""
 
     expression: RowExpression
 
     def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
-        """Never called: the times of a batch are computed at once."""
+        """Never called: the times of a batch are computed vectorised."""
         raise NotImplementedError
 
 

@@ -1,8 +1,8 @@
-"""A record of either stream in a window over two streams, with its stream.
+"""A record in a window over two streams, tagged with its stream.
 
-Windows of a join or coGroup store such rows, one column for each side: if both streams are typed the state is columnar
-too. Assigners, triggers and evictors of these windows see them, as Flink's see its `TaggedUnion`; the user's join
-function does not. A record may be None: only `is_one` determines its stream.
+Windows of a join or coGroup store such rows, with one column per side; if both streams are typed, the state is columnar
+too. Assigners, triggers and evictors of these windows receive these rows, as Flink's receive its `TaggedUnion`; the
+user's join function does not. A record may be None: only `is_one` determines its stream.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ROW = Row(*_FIELDS)
 
 
 def tag_records(values: Iterable[Any], is_first: bool) -> list[Row]:
-    """Records of the first stream (`is_first`) or of the second, as a window stores them.
+    """Converts records of the first stream (`is_first`) or of the second to their stored form.
 
     >>> tag_records([7], is_first=True)
     [Row(is_one=True, one=7, two=None)]

@@ -1,4 +1,4 @@
-"""The engine's view of a side output's tag among the values that a function yields."""
+"""The base class by which the engine recognises side output tags among the values that a function yields."""
 
 from __future__ import annotations
 

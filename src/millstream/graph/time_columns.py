@@ -9,8 +9,8 @@ __all__ = ["time_column"]
 
 
 def time_column(rowtime: RowExpression, watermark: RowExpression) -> int | None:
-    """The time column of rows, if their watermark is that column or at a fixed distance from it: then the latest row
-    has the largest watermark, and the others need not be evaluated. None if any row may have it."""
+    """The time column of rows, if their watermark is that column or has a fixed distance from it. The latest row then
+    has the largest watermark, and the others need not be evaluated. None if any row may have the largest watermark."""
     if not isinstance(rowtime, Column) or not isinstance(rowtime.type, TimestampType | LocalZonedTimestampType):
         return None
     if watermark == rowtime:

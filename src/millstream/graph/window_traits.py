@@ -4,8 +4,8 @@ A program describes its windows by objects that are called for every record. If 
 advance, the engine can compute the same results faster. The base classes here declare such behaviour; the classes of
 `datastream.window` derive from them.
 
-A class that the program derives from one of those may behave differently. So traits apply only to direct instances of
-classes marked with `as_described`; nothing is assumed of others.
+A program's subclass of one of these may behave differently. Traits therefore apply only to direct instances of classes
+marked with `as_described`; nothing is assumed about others.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ class FixedTimeAssigner:
 
     @abstractmethod
     def panes(self, lateness_ms: int) -> PaneWindows:
-        """Its windows, which accept records late by up to this time."""
+        """The assigner's windows as panes, with this allowed lateness."""
 
 
 class EndlessAssigner:
-    """An assigner of windows without an end: the timestamp of their results is the maximum, not an event time. Also
-    applies to derived classes."""
+    """An assigner of windows without an end: the timestamp of their results is the maximum timestamp, not an event
+    time. Also applies to derived classes."""
 
 
 class MergingAssigner:
@@ -67,7 +67,7 @@ class MergingAssigner:
 
 
 def fixed_windows(assigner: Any, lateness_ms: int) -> PaneWindows | None:
-    """The windows of an assigner as panes; None if it is the program's own, or its windows depend on more than a
+    """The windows of an assigner as panes; None if the program defines it, or its windows depend on more than a
     record's time."""
     return assigner.panes(lateness_ms) if isinstance(assigner, FixedTimeAssigner) and _is_described(assigner) else None
 
@@ -76,15 +76,15 @@ def fixed_windows(assigner: Any, lateness_ms: int) -> PaneWindows | None:
 
 
 class FiringRule(Enum):
-    """When an open window fires."""
+    """What makes an open window fire."""
 
-    UNKNOWN = "unknown"  # a record may make it fire
+    UNKNOWN = "unknown"  # a record may cause it to fire
     BY_TIME = "by time"  # never because of a record
     AT_ITS_END = "at its end"  # a record only sets a timer for the end
 
 
 class TimedTrigger:
-    """A trigger that depends on time alone. `follows_event_time` applies if it fires at the end of its window."""
+    """A trigger that depends only on time. `follows_event_time` applies if it fires at the end of its window."""
 
     fires = FiringRule.BY_TIME
     follows_event_time = False
@@ -98,7 +98,7 @@ def firing_rule(trigger: Any) -> FiringRule:
 
 
 def is_plain_trigger(trigger: Any, is_event_time: bool) -> bool:
-    """Whether a trigger only fires windows at their end, in event time or processing time as given."""
+    """Whether a trigger fires windows only at their end, in event time or processing time as requested."""
     timed = _timed(trigger)
     if timed is None or timed is not trigger:
         return False

@@ -1,1 +1,1 @@
-"""The physical plan: plain data, made by the compiler and executed by the runtime."""
+"""The physical plan: plain data, created by the compiler and executed by the runtime."""

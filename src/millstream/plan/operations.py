@@ -1,7 +1,7 @@
 """Physical operations: faster implementations that the compiler substitutes for logical operations.
 
-Each gives the same results as the logical operation it replaces (`graph.nodes`). Only compiler passes create them; the
-runtime executes them.
+Each returns the same results as the logical operation that it replaces (`graph.nodes`). Only compiler passes create
+them; the runtime executes them.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Rolling(Operation):
-    """A `RollingField` of a typed stream, in columns."""
+    """A vectorised `RollingField` of a typed stream."""
 
     kind: str  # sum, min, max, min_by, max_by
     position: int
-    is_strict: bool = False  # a sum that does not fit its type is an error
+    is_strict: bool = False  # an overflowing sum is an error
 
 
 @dataclass(frozen=True)
 class PartialAggregate(Operation):
-    """Built-in aggregates by key and pane, before the exchange: each task pre-aggregates its input."""
+    """Built-in aggregates by key and pane, upstream of the exchange: each task pre-aggregates its input."""
 
     measures: tuple[BoundAggregate, ...]
     windows: PaneWindows
@@ -51,8 +51,8 @@ class PartialAggregate(Operation):
 
 @dataclass(frozen=True)
 class PaneAggregate(Operation):
-    """Built-in aggregates by window, from partials, in columns. `has_key` and `has_bounds`: whether results start with
-    the key and the window's bounds."""
+    """Vectorised built-in aggregates by window, merged from partials. `has_key` and `has_bounds`: whether results start
+    with the key and the window's bounds."""
 
     measures: tuple[BoundAggregate, ...]
     windows: PaneWindows
@@ -62,7 +62,7 @@ class PaneAggregate(Operation):
 
 @dataclass(frozen=True)
 class TablePartialAggregate(PartialAggregate):
-    """The same for table rows: `keys` are columns, and window bounds are local times of `zone`."""
+    """`PartialAggregate` for table rows: `keys` are columns, and window bounds are local times of `zone`."""
 
     keys: tuple[int, ...] = ()
     zone: str = "UTC"
@@ -70,8 +70,8 @@ class TablePartialAggregate(PartialAggregate):
 
 @dataclass(frozen=True)
 class TablePaneAggregate(PaneAggregate):
-    """The same for table rows: results have these `columns`. `keys` is the number of key columns. `attached`: the
-    windows whose bounds results have, if those of `windows` only determine when they end."""
+    """`PaneAggregate` for table rows: results have these `columns`. `keys` is the number of key columns. `attached`:
+    the windows with the bounds shown in results, if `windows` only determine when they end."""
 
     columns: tuple[WindowColumn, ...] = ()
     keys: int = 0
@@ -81,7 +81,7 @@ class TablePaneAggregate(PaneAggregate):
 
 @dataclass(frozen=True)
 class PartialGroups(Operation):
-    """Aggregates by group, before the exchange: each task pre-aggregates its input. See `GroupAggregate`."""
+    """Aggregates by group, upstream of the exchange: each task pre-aggregates its input. See `GroupAggregate`."""
 
     keys: tuple[int, ...]
     measures: tuple[BoundAggregate, ...]
@@ -100,14 +100,14 @@ class FinalGroups(Operation):
 
 @dataclass(frozen=True)
 class PartialRank(Operation):
-    """Top-N over an append-only table before the exchange: drops rows outside the first rows of their task."""
+    """Top-N over an append-only table, upstream of the exchange: drops rows outside the first N of their task."""
 
     rank: RankRows
 
 
 @dataclass(frozen=True)
 class PartialSessions(Operation):
-    """Sessions of a task's input, before the exchange. See `SessionAggregate`."""
+    """Sessions of a task's input, upstream of the exchange. See `SessionAggregate`."""
 
     keys: tuple[int, ...]
     measures: tuple[BoundAggregate, ...]
@@ -138,7 +138,7 @@ class FoldedWindow(Window):
 
 @dataclass(frozen=True)
 class WindowJoin(Process):
-    """Pairs of records of two keyed streams in the same window, in columns: results are `fields` of both."""
+    """Vectorised pairs of records of two keyed streams in the same window: results are `fields` of both."""
 
     types: tuple[TypeInformation | None, TypeInformation | None] = field(kw_only=True)  # of the two streams
     windows: PaneWindows = field(kw_only=True)
@@ -148,4 +148,4 @@ class WindowJoin(Process):
 
 @dataclass(frozen=True)
 class ProjectedIntervalJoin(IntervalJoin):
-    """An interval join that emits `fields` of every pair, in columns."""
+    """A vectorised interval join that emits `fields` of every pair."""

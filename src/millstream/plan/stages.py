@@ -1,14 +1,14 @@
 """The physical plan: stages of operators, and the channels between them. Frozen data, no Spark.
 
-The logical graph is cut at its exchanges into *levels*: an operator's level is the largest number of exchanges between
-it and a source. All operators of one level form a **stage**, whatever branch of the program they belong to; a stage is
+The logical graph is cut at its exchanges into *levels*: an operator's level is the maximum number of exchanges between
+it and a source. All operators of one level form a **stage**, whatever branch of the program they belong to. A stage is
 one Spark stage, and its tasks are the subtasks of all its operators. A source is read at the last level that its
-consumers allow: a stream that joins one from after an exchange is read there. The Spark plan of any program, however
-branched, is therefore a straight line, no branch is computed twice, and one barrier per task closes the epoch for all
-branches.
+consumers allow: a stream that is joined with one from downstream of an exchange is read there. The Spark plan of any
+program, however branched, is therefore linear, no branch is computed twice, and one barrier per task ends the epoch for
+all branches.
 
 A **channel** is an edge of the plan. It is *local* if its ends share a stage and a subtask; otherwise its records are
-sent through the shuffle as blocks. Intermediate stages relay a channel that spans several stages.
+sent through the shuffle as blocks. A channel that spans several stages is relayed by the stages in between.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Translates syntax, or calls of the Table API, to a plan of relations, and the plan to nodes of the graph.
+"""Translates SQL syntax or Table API calls into a plan of relations, and the plan into graph nodes.
 
 Binding resolves names and types; passes are pure functions over frozen relations, one file each; lowering emits the
-graph nodes that every program consists of.
+graph nodes that make up every program.
 """

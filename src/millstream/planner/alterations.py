@@ -75,7 +75,7 @@ def _alter_database(statement: Alter, session: PlannerSession) -> StatementResul
 
 
 def _alter_catalog(statement: Alter, session: PlannerSession) -> StatementResult:
-    """Changes options and comment of a catalog; its type and the folder of its jobs are fixed."""
+    """Changes the options and the comment of a catalog; its type and its job folder are fixed."""
     catalog = session.store.catalog(statement.name[0])
     options, comment = dict(catalog.options), catalog.comment
     for change in statement.changes:
@@ -154,7 +154,7 @@ def _words(text: str) -> set[str]:
 
 
 def _partition_error(entry: TableEntry, change: Alteration, instead: str) -> NotYetError:
-    """The error for partitions: they are folders created by rows, and not listed in the catalog."""
+    """The error for partitions: writing rows creates them as folders; the catalog does not list them."""
     name = ".".join(entry.path)
     if not entry.partition_keys:
         raise problem(f"Table {name} is not partitioned: it has no PARTITIONED BY", change)

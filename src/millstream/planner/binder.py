@@ -1,6 +1,6 @@
 """Binds syntax: resolves names, checks types and inserts casts. The result is relations and row expressions.
 
-This is the public entry to `planner.binding`, for SQL text and for calls of the Table API.
+The public entry point of `planner.binding`, for SQL text and Table API calls.
 """
 
 from __future__ import annotations

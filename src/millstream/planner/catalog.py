@@ -1,7 +1,7 @@
 """Catalogs in memory: databases of tables, views and functions; temporary objects hide permanent ones.
 
-The store's paths have three parts; a session completes shorter names (`PlannerSession.path_of`). It rejects duplicate
-and missing objects in Flink's words; the statement handles IF EXISTS.
+The store's paths have three parts; a session completes shorter names (`PlannerSession.path_of`). The store rejects
+duplicate and missing objects with Flink's messages; the statement handles IF EXISTS.
 """
 
 from __future__ import annotations
@@ -142,8 +142,8 @@ class CatalogStore:
         replaces: bool = False,
         by_owner: bool = False,
     ) -> TableEntry | ViewEntry:
-        """Adds a table or view. `replaces`: replaces an existing one, which must not be a materialised table unless
-        the caller is `by_owner`, which manages its job."""
+        """Adds a table or view. `replaces`: overwrites an existing one; a materialised table only with `by_owner`, that
+        is, if the caller manages its job."""
         stored = replace(entry, path=path, is_temporary=temporary)
         word = "view" if isinstance(entry, ViewEntry) else "table"
         if temporary:
@@ -180,7 +180,7 @@ class CatalogStore:
     # --- functions ----------------------------------------------------------------------------------------------------
 
     def function(self, path: ObjectPath) -> FunctionEntry | None:
-        """The function at a path: the temporary one, or the catalog's."""
+        """The function at a path: a temporary one, or that of the catalog."""
         catalog, database, name = path[0], path[1], path[2].lower()
         if (catalog, database, name) in self.temporary_functions:
             return self.temporary_functions[(catalog, database, name)]
@@ -211,7 +211,7 @@ class CatalogStore:
 
 
 def reject_materialized(entries: Iterable[TableEntry | ViewEntry]) -> None:
-    """Rejects the removal of a materialised table: its job would continue without a name for it."""
+    """Rejects the removal of a materialised table: its job would keep running without a name."""
     for entry in entries:
         if isinstance(entry, TableEntry) and entry.definition is not None:
             name = entry.path[-1]

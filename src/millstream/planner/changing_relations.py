@@ -1,6 +1,6 @@
 """Relations at the edges of tables: normalised upserts, conversions between changes and rows, and lookup joins.
 
-Passes treat them as any other relation with one input.
+Passes treat them like any other relation with one input.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Normalise(Relation):
 @dataclass(frozen=True)
 class ToChangelog(Relation):
     """The input's changes as an append-only table: its columns, then a code for the row kind. `codes`: one per row
-    kind, in their order; kinds without a code are dropped. `key`: the upsert key, columns of the input; each key is
+    kind, in their order; kinds without a code are dropped. `key`: the upsert key, as columns of the input; each key is
     emitted once per epoch."""
 
     input: Relation
@@ -40,7 +40,7 @@ class ToChangelog(Relation):
 
     @property
     def text(self) -> str:
-        """Its arguments, for plans."""
+        """The arguments as shown in plans."""
         by = f", by=[{', '.join(self.key_names)}]" if self.key else ""
         return f"op=[{self.schema.names[-1]}], codes=[{', '.join(code or 'none' for code in self.codes)}]{by}"
 
@@ -57,7 +57,7 @@ class FromChangelog(Relation):
 
     @property
     def text(self) -> str:
-        """Its arguments, for plans."""
+        """The arguments as shown in plans."""
         return f"op=[{self.schema.names[self.op]}], kinds=[{', '.join(f'{code}={kind}' for code, kind in self.kinds)}]"
 
 
@@ -72,8 +72,8 @@ class LookupKey:
 @dataclass(frozen=True)
 class LookupJoin(Relation):
     """Joins every input row with the rows that `table` has for its key on arrival: FOR SYSTEM_TIME AS OF a processing
-    time. The schema is the input's columns, then `columns` of the table, as positions in its readable columns. Keys
-    are over the input's columns, the rest of the condition over all. `hints`: those of LOOKUP."""
+    time. The schema is the input's columns, then `columns` of the table, as positions in its readable columns. Keys are
+    expressions over the input's columns; the rest of the condition is over all columns. `hints`: the LOOKUP hints."""
 
     input: Relation
     table: TableEntry

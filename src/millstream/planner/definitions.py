@@ -67,7 +67,7 @@ def table_entry(statement: CreateTable, session: PlannerSession, selected: tuple
 def _with_selected(
     definitions: Sequence[ColumnDefinition], selected: tuple[ColumnEntry, ...], session: PlannerSession
 ) -> tuple[ColumnEntry, ...]:
-    """The columns of CREATE TABLE … AS: new ones first, then the query's, with the declared types if any."""
+    """The columns of CREATE TABLE … AS: new columns first, then the query's, with their declared types if any."""
     names = {each.name for each in selected}
     types: dict[str, ColumnEntry] = {}
     for definition in definitions:
@@ -111,7 +111,7 @@ def column_entries(
 
 
 def _check_metadata_keys(plain: Mapping[str, ColumnEntry], definitions: Sequence[ColumnDefinition]) -> None:
-    """Rejects two columns with the same metadata key: one of the written values would be lost."""
+    """Rejects two columns with the same metadata key: an INSERT would lose one of the values."""
     owners: dict[str, str] = {}
     for column in plain.values():
         if column.metadata is None:
@@ -196,7 +196,7 @@ def _check_time(type_: object, first: str, second: str, node: Node) -> None:
 def key_columns(
     definition: KeyDefinition, columns: tuple[ColumnEntry, ...]
 ) -> tuple[tuple[ColumnEntry, ...], tuple[str, ...]]:
-    """The columns, with those of the key NOT NULL, and the key."""
+    """The columns, with the key columns as NOT NULL, and the key."""
     if definition.enforced:
         raise problem(
             "Flink doesn't support ENFORCED mode for PRIMARY KEY constraint. ENFORCED/NOT ENFORCED controls if the "

@@ -1,7 +1,7 @@
 """Catalog entries of tables, views and functions: frozen data, independent of a session.
 
-Entries hold expressions as syntax and text. Each query binds them again, so an entry never holds a plan that a later
-statement could invalidate. Types are resolved when the entry is created.
+Entries hold expressions as syntax and text, never as plans that a later statement could invalidate: each query binds
+them again. Types are resolved when the entry is created.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ColumnEntry:
     metadata: str | None = None
     is_virtual: bool = False
     comment: str | None = None
-    text: str = ""  # of the expression, as SHOW CREATE TABLE writes it
+    text: str = ""  # the expression, as SHOW CREATE TABLE prints it
 
     @property
     def is_computed(self) -> bool:
@@ -76,10 +76,10 @@ class WatermarkEntry:
 
 @dataclass(frozen=True)
 class TableEntry:
-    """A table: its columns in the order of definition, and the options of its connector.
+    """A table: its columns in order of definition, and the options of its connector.
 
-    `origin` is the row source of a table without a connector (a DataStream, values of the program), known to the
-    entry's creator. The catalog sets `path`. The many fields correspond to the clauses of CREATE TABLE."""
+    `origin` is the row source of a table without a connector (a DataStream, values of the program); only the entry's
+    creator interprets it. The catalog sets `path`. Many fields: one per clause of CREATE TABLE."""
 
     columns: tuple[ColumnEntry, ...]
     watermark: WatermarkEntry | None = None
@@ -90,9 +90,9 @@ class TableEntry:
     comment: str | None = None
     path: ObjectPath = ()
     is_temporary: bool = False
-    distribution: Any = None  # a Distribution, as it was written
+    distribution: Any = None  # a Distribution, as written
     origin: Any = None
-    definition: Any = field(default=None, compare=False)  # of a materialised table: its query
+    definition: Any = field(default=None, compare=False)  # for a materialised table: its query
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -155,8 +155,8 @@ class ViewEntry:
 
 @dataclass(frozen=True)
 class FunctionEntry:
-    """A user function. `function` is the wrapper created by `udf` and similar; None: it is loaded from `class_name` on
-    first use."""
+    """A user function. `function` is the wrapper created by `udf` and similar; if None, the function is loaded from
+    `class_name` on first use."""
 
     name: str
     function: Any = None

@@ -2,8 +2,8 @@
 
 == Abstract Syntax Tree ==         the bound query
 == Optimized Physical Plan ==      after all passes
-== Optimized Execution Plan ==     the same with shared parts once and infix calls
-== Notes ==                        operators that run in one task without need
+== Optimized Execution Plan ==     the same, with infix calls and shared parts printed once
+== Notes ==                        operators that could run in more than one task
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NOT_SHOWN = {
 
 def explained(sinks: Sequence[Sink], session: PlannerSession, details: Sequence[str] = ()) -> str:
     """Flink's sections for bound, not yet optimised sinks: as written, optimised, and as executed. `details`:
-    CHANGELOG_MODE, JSON_EXECUTION_PLAN, ESTIMATED_COST, PLAN_ADVICE; for the last two it states that they are
+    CHANGELOG_MODE, JSON_EXECUTION_PLAN, ESTIMATED_COST, PLAN_ADVICE; for the last two it prints that they are
     unknown."""
     words = {detail.upper() for detail in details}
     plan = optimised(sinks, session)
@@ -66,17 +66,17 @@ def _note(relation: Relation) -> str | None:
 
 
 def _written_inputs(relation: Relation) -> Sequence[Relation]:
-    """The inputs of a line of the syntax tree, which does not show normalisations."""
+    """The inputs of a line of the syntax tree, which omits normalisations."""
     return [each.input if isinstance(each, Normalise) else each for each in relation.inputs]
 
 
 def _root(sink: Sink) -> Relation:
-    """The root to print: as in Flink, a query alone has no sink, although the program collects it."""
+    """The root to print: as in Flink, a query without INSERT shows no sink, although the program collects it."""
     return sink.input if getattr(sink.target, "kind", None) == "collect" else sink
 
 
 def plan_tree(sinks: Sequence[Relation]) -> str:
-    """The optimised section alone, for golden tests and for authors of passes."""
+    """Only the optimised section, for golden tests and authors of passes."""
     return _tree(sinks, physical_line, physical_inputs)
 
 
@@ -102,7 +102,7 @@ def _tree(roots: Sequence[Relation], line: Callable[[Relation], str], inputs: In
 
 
 def _shared_tree(roots: Sequence[Relation]) -> str:
-    """The same with infix calls; shared relations are drawn once and referenced."""
+    """The tree with infix calls; shared relations are drawn once and referenced."""
     uses: dict[int, int] = {}
     visible: list[Relation] = []
 

@@ -1,7 +1,7 @@
 """Locates the parts of an INSERT in its text: the table, a named column, the query's value for a column.
 
-Syntax does not store the places of names, which only errors need: they are searched in the text again. A part without a
-place gets that of the statement; statements of the Table API have none.
+Syntax trees do not store the positions of names, which only errors need: they are located in the text again. A part
+that is not found gets the statement's position; Table API statements have no position.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ __all__ = ["InsertPlaces"]
 
 
 class InsertPlaces:
-    """The places of one statement's parts."""
+    """The positions of one statement's parts."""
 
     def __init__(self, statement: Statement | None = None) -> None:
         self._insert = statement if isinstance(statement, Insert) else None
         self.whole: Span | None = None if statement is None else statement.span
 
     def table(self) -> Span | None:
-        """The table's name."""
+        """The position of the table's name."""
         names = self._names()
         width = 0 if self._insert is None else len(self._insert.table)
         return self._span(names[0], names[width - 1]) if width and len(names) >= width else self.whole
 
     def column(self, name: str, number: int = 1) -> Span | None:
-        """The `number`th occurrence of a column in the list after the table or in PARTITION."""
+        """The position of a column's `number`th occurrence in the list after the table or in PARTITION."""
         width = 0 if self._insert is None else len(self._insert.table)
         places = [token for token in self._names()[width:] if token.value == name]
         return self._span(places[number - 1], places[number - 1]) if len(places) >= number else self.whole
 
     def value(self, position: int) -> Span | None:
-        """The query's value for the column at this position; all values if `*` is among them."""
+        """The location of the query's value for the column at this position; of all values if `*` is among them."""
         return self._values(position, position)
 
     def values_from(self, position: int) -> Span | None:
-        """The query's values from this position on; all values if there are none."""
+        """The location of the query's values from this position on; of all values if none remain."""
         return self._values(position, None)
 
     def _values(self, first: int, last: int | None) -> Span | None:
@@ -68,7 +68,7 @@ class InsertPlaces:
 
 
 def _value_spans(query: Query) -> list[Span]:
-    """The query's values for its columns: the items of SELECT, or the cells of its single row."""
+    """The spans of the query's values: the items of SELECT, or the cells of its single VALUES row."""
     body = query.body
     if isinstance(body, Select):
         nodes = [item.span or item.expression.span for item in body.items]

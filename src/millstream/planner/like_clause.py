@@ -1,7 +1,7 @@
 """CREATE TABLE … LIKE: copies parts of another table, by Flink's merging strategies.
 
-INCLUDING copies a part and fails if the new table defines it as well; OVERWRITING copies it unless the new table
-defines it; EXCLUDING omits it. The default is INCLUDING ALL, OVERWRITING OPTIONS.
+INCLUDING copies a part and fails if the new table also defines it; OVERWRITING copies it unless the new table defines
+it; EXCLUDING omits it. The default is INCLUDING ALL, OVERWRITING OPTIONS.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _PARTS = ("CONSTRAINTS", "DISTRIBUTION", "GENERATED", "METADATA", "OPTIONS", "PA
 
 
 def _strategies(like: LikeClause) -> dict[str, str]:
-    """The strategy of each part: that of ALL, overridden by the part's own."""
+    """The merging strategy of each part: its own, otherwise that of ALL."""
     chosen = dict.fromkeys(_PARTS, "INCLUDING") | {"OPTIONS": "OVERWRITING"}
     clauses = [(how.upper(), what.upper()) for how, what in like.options]
     for how, what in clauses:
@@ -37,7 +37,7 @@ def _strategies(like: LikeClause) -> dict[str, str]:
 
 
 def merged(base: TableEntry, statement: CreateTable) -> TableEntry:
-    """The base of a new table: the copied parts, before its own definitions are added."""
+    """The copied parts of a new table, before its own definitions are added."""
     assert statement.like is not None
     how = _strategies(statement.like)
     own = {definition.name for definition in statement.columns}

@@ -27,7 +27,7 @@ _DESCRIBED = ("name", "type", "null", "key", "extras", "watermark")
 
 
 def show(statement: Show, session: PlannerSession) -> StatementResult | None:
-    """SHOW of catalog objects; None for jobs and others."""
+    """Executes SHOW for catalog objects; None for jobs and other objects."""
     lister = _LISTS.get(statement.kind)
     if lister is None:
         return None
@@ -108,7 +108,7 @@ def _columns(statement: Show, session: PlannerSession) -> StatementResult:
 
 
 def describe(statement: Describe, session: PlannerSession) -> StatementResult | None:
-    """DESCRIBE of a table, catalog, database or function."""
+    """Executes DESCRIBE for a table, catalog, database or function."""
     if statement.kind == "TABLE":
         return _described(_existing_table(statement.name, session, statement), session)
     if statement.kind == "CATALOG":
@@ -193,7 +193,7 @@ def create_view_text(entry: ViewEntry) -> str:
 
 
 def create_table_text(entry: TableEntry, *, with_secrets: bool = False) -> str:
-    """The statement that creates a table. `with_secrets`: for execution by another process, not for display."""
+    """The statement that creates a table. `with_secrets`: for execution by another process, never for display."""
     lines = [f"  {_column_text(column)}" for column in entry.columns]
     if entry.watermark is not None:
         lines.append(f"  WATERMARK FOR {shown((entry.watermark.column,))} AS {entry.watermark.text}")
@@ -260,7 +260,7 @@ _LISTS: dict[str, Callable[[Show, PlannerSession], StatementResult]] = {
     "COLUMNS": _columns,
     "PARTITIONS": _partitions,
     "MODULES": _modules,
-    # Always empty: these are features of Java.
+    # Always empty: these are Java features.
     "JARS": lambda statement, session: _listed("jars", [], statement),
     "PROCEDURES": lambda statement, session: _listed("procedure name", [], statement),
     "MODELS": lambda statement, session: _listed("model name", [], statement),

@@ -1,7 +1,7 @@
 """CREATE MATERIALIZED TABLE, and ALTER … AS: the table's entry and the plan that maintains it, without running it.
 
-The entry is that of a table in a job's state, plus its query. FRESHNESS bounds the age of query results, as in Flink:
-it is the interval of epochs. All tables are refreshed continuously; REFRESH_MODE = FULL is rejected.
+The entry is that of a table in a job's state, plus its query. FRESHNESS bounds the age of query results, as in Flink,
+by setting the epoch interval. All tables are refreshed continuously; REFRESH_MODE = FULL is rejected.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _UNITS_MS = {"SECOND": 1_000, "MINUTE": 60_000, "HOUR": 3_600_000, "DAY": 86_400
 
 @dataclass(frozen=True)
 class MaterializedDefinition:
-    """A materialised table's definition. `root`: the path of the table that its state was created for, if forked."""
+    """A materialised table's definition. `root`: for a fork, the path of the table for which its state was created."""
 
     query: Query
     home: tuple[str, str]
@@ -94,7 +94,7 @@ def bind_materialized(statement: sql.CreateTable, session: PlannerSession) -> tu
 
 
 def altered(entry: TableEntry, query: Query, session: PlannerSession) -> tuple[TableEntry, Sink]:
-    """The table with another query. Retained columns keep their order; new ones follow."""
+    """The table with another query. Existing columns keep their order; new columns follow."""
     relation = bind_query(query, session)
     names = list(relation.schema.names)
     missing = [name for name in entry.primary_key if name not in names]
@@ -117,8 +117,8 @@ def altered(entry: TableEntry, query: Query, session: PlannerSession) -> tuple[T
 
 
 def restated(entry: TableEntry, statement: sql.CreateTable, session: PlannerSession) -> TableEntry:
-    """An existing table with the options of a CREATE OR ALTER. Unmentioned options stay; changes of those that
-    determine how rows are stored are rejected."""
+    """An existing table with the options of a CREATE OR ALTER. Options that it does not mention keep their values;
+    changing an option that determines how rows are stored is rejected."""
     requested, _ = bind_materialized(statement, session)
     current = dict(entry.options)
     others = [(key, value) for key, value in requested.options if key != FORK and current.get(key) != value]

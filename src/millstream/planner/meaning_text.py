@@ -1,8 +1,8 @@
-"""The meaning of a plan's columns and rows as text in terms of tables, for display and for comparison years later.
+"""Describes a plan's columns and rows in terms of tables, as text for display and for comparison years later.
 
-Equal strings imply equal values. Harmless differences leave no trace: column aliases, the order of conditions, the
-sides of `=`, a filter pushed into a source. The text is stored with state (`checkpoint/meanings.py`): a change of what
-this module writes requires a new `FORM` there.
+Equal strings imply equal values. Harmless differences do not change the text: column aliases, the order of conditions,
+the sides of `=`, a filter pushed into a source. The text is stored with state (`checkpoint/meanings.py`): any change to
+this module's output requires a new `FORM` there.
 
 Strings are bounded: a long one is cut and ends with a digest of the whole.
 """
@@ -45,7 +45,7 @@ _WORDS = frozenset({"true", "false", "null"})
 
 
 def bounded(text: str) -> str:
-    """The text itself, or a long text's beginning with a digest of the whole.
+    """A short text unchanged; a long one cut, with a digest of the whole.
 
     >>> bounded("SUM(price)"), len(bounded("a" * 10_000))
     ('SUM(price)', 240)
@@ -57,12 +57,12 @@ def bounded(text: str) -> str:
 
 
 def listed(texts: Iterable[str]) -> str:
-    """Several strings as one."""
+    """Joins several strings."""
     return bounded(", ".join(texts))
 
 
 def with_conditions(rows: str, conditions: Sequence[str]) -> str:
-    """Rows that meet all conditions, wherever the plan checks them.
+    """Describes rows that meet all conditions, wherever the plan checks them.
 
     >>> with_conditions("orders", ["b", "a", "b"])
     'orders where a and b'
@@ -71,8 +71,8 @@ def with_conditions(rows: str, conditions: Sequence[str]) -> str:
 
 
 def named(column: str, metadata: str | None = None) -> str:
-    """A table's column, quoted where it could be read as a literal or an expression. `metadata`: the metadata key,
-    which the column's name may differ from.
+    """A table's column, quoted if it could be read as a literal or an expression. `metadata`: the metadata key, which
+    may differ from the column's name.
 
     >>> named("price"), named("1"), named("at", "timestamp")
     ('price', '`1`', "at of metadata 'timestamp'")
@@ -83,8 +83,8 @@ def named(column: str, metadata: str | None = None) -> str:
 
 
 def added_columns(word: str, count: int, below: Sequence[str]) -> list[str]:
-    """Columns that a relation adds after those `below`. A number distinguishes a second relation of the same kind from
-    the first; the text of the rows shows their order.
+    """Columns that a relation adds after those `below`. A second relation of the same kind gets a number; the text of
+    the rows shows their order.
 
     >>> added_columns("element", 1, ["k", "element.0"])
     ['element 2.0']
@@ -95,18 +95,19 @@ def added_columns(word: str, count: int, below: Sequence[str]) -> list[str]:
 
 
 def typed(text: str, type_: DataType) -> str:
-    """A stored column; nested ones with their type, which names the fields to read."""
+    """A stored column. A nested column includes its type, which names the fields to read."""
     has_parts = isinstance(type_, RowType) or type_.arrow.num_fields > 0
     return bounded(f"{text} {type_.nullable()}") if has_parts else text
 
 
 def scaled(text: str, type_: DataType) -> str:
-    """An aggregate's argument. Sums of decimals are stored as integers, which need their scale."""
+    """An aggregate's argument. Sums of decimals include the scale, because they are stored as integers."""
     return f"{text} with {type_.scale} decimals" if isinstance(type_, DecimalType) else text
 
 
 def expression_meaning(expression: RowExpression, columns: Sequence[str], zone: str) -> str:
-    """An expression over columns with these meanings. `zone`: the session's, included where the value depends on it."""
+    """An expression over columns with these meanings. `zone`: the session's zone, included where the value depends on
+    it."""
     if isinstance(expression, Column):
         return columns[expression.index]
     if isinstance(expression, Literal):
@@ -143,8 +144,7 @@ def parts_of(expression: RowExpression, function: str) -> list[RowExpression]:
 
 
 def _zoned(call: Call, zone: str) -> str:
-    """The session's zone, for conversions between instants and local times and for functions that read the session's
-    clock."""
+    """The session's zone, for conversions between instants and local times and for functions that read the clock."""
     moments = [_has_moment(each) for each in (call.type, *(a.type for a in call.arguments))]
     is_compared = not moments[0] and all(moments[1:])
     is_mixed = any(moments) and not all(moments) and not (is_compared and len(moments) > 2)

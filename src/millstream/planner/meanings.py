@@ -1,10 +1,10 @@
 """The meaning of each operator's state: a `Meaning` is stored with the state and compared at every start.
 
 A column's meaning is its computation, expanded down to tables; the meaning of rows is their origin and the conditions
-they met. One rule per relation describes its columns and rows, another per stateful relation its state. Operators that
-store whole rows store them by column name: there, names are part of the meaning.
+that they satisfy. One rule per relation describes its columns and rows, another per stateful relation its state.
+Operators that store whole rows store them by column name, so their meaning includes the names.
 
-The state's lifetime (`STATE_TTL`) is not part of it, because it may change. User code is identified by its name alone.
+The state's lifetime (`STATE_TTL`) is excluded, because it may change. User code is identified only by its name.
 """
 
 from __future__ import annotations
@@ -73,17 +73,17 @@ class PlanMeanings:
 
     def __init__(self, session: PlannerSession) -> None:
         self._zone, self._is_batch = session.zone, session.is_batch
-        # The cache holds the relation, too: the id of a collected object may be reused.
+        # The cache also references the relation: the id of a collected object may be reused.
         self._columns: dict[int, tuple[Relation, tuple[str, ...]]] = {}
         self._rows: dict[int, tuple[Relation, str]] = {}
 
     def of(self, relation: Relation) -> Meaning | None:
-        """The meaning of a relation's state; None if it has none, or only positions."""
+        """The meaning of a relation's state; None if it stores nothing, or only source positions."""
         rule = _STATE_RULES.get(type(relation))
         return None if rule is None else rule(self, relation)
 
     def of_sink_by_key(self, sink: Sink | ToChangelog, key: Sequence[str], names: Sequence[str]) -> Meaning:
-        """The meaning of the rows stored before a sink by key, where several rows may share a key."""
+        """The meaning of the rows stored upstream of a keyed sink if several rows may share a key."""
         target = sink.target if isinstance(sink, Sink) else None
         own = [each.name for each in target.written] if isinstance(target, TableEntry) else list(names)
         columns = dict(zip(own, self.columns(sink.input), strict=True))
@@ -102,7 +102,7 @@ class PlanMeanings:
         return self._columns[id(relation)][1]
 
     def rows(self, relation: Relation) -> str:
-        """The meaning of the rows. Conditions they met may refer to their own columns."""
+        """The meaning of the rows. Their conditions may refer to their own columns."""
         if id(relation) not in self._rows:
             self._rows[id(relation)] = (relation, _rows(self, relation))
         return self._rows[id(relation)][1]
@@ -142,7 +142,7 @@ class PlanMeanings:
         return listed(words)
 
     def window(self, window: WindowShape, input_: Relation) -> str:
-        """The meaning of a window. The relation that assigned an attached window describes it."""
+        """The meaning of a window. An attached window is described by the relation that assigned it."""
         if window.attached is not None:
             return "their windows"
         lengths = [f"{each} ms" for each in (window.size_ms, window.slide_ms) if each is not None]

@@ -1,4 +1,4 @@
-"""Errors for unsupported SQL, with their place in the text."""
+"""Errors for unsupported SQL, with their position in the text."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _OF_TABLES = ("TO_CHANGELOG", "FROM_CHANGELOG")
 
 
 def refused_function(name: str, where: Node | Span | None) -> NotYetError | NotAvailableError | None:
-    """The error for a function of Flink that Millstream lacks; None for all others."""
+    """The error for a Flink function that Millstream lacks; None for other names."""
     if name.upper() in _UNBUILT:
         written = name.upper().replace(" QUERY", "(SELECT …)")
         sentence = f"the function {written} is not available: {_UNBUILT[name.upper()]}"
@@ -37,6 +37,6 @@ def refused_function(name: str, where: Node | Span | None) -> NotYetError | NotA
 
 
 def not_yet(name: str, where: Node | Span | None, instead: str = "", version: str = LATER) -> NotYetError:
-    """The standard error for an unsupported feature, with its place."""
+    """The standard error for an unsupported feature, with its position."""
     sentence = str(NotYetError.of(name, version, instead))
     return NotYetError(problem(sentence, where).message)

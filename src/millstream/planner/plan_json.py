@@ -1,16 +1,16 @@
-"""A compiled plan as JSON: the optimised plan of INSERTs with its uids, and their tables. Data, never code.
+"""A compiled plan as JSON: the optimised plan of INSERTs, with uids and tables. Data, never code.
 
     {"millstream plan": 2, "checksum": "sha256…", "plan": {"version": …, "nodes": […], "sinks": […]}}
 
 Nodes precede their consumers in the list and refer to their inputs by position, so shared nodes occur once. A value
 without a JSON type is an object with one tag: {"$decimal": "1.5"}. A frozen class of the planner is written with its
 name and the fields that differ from their defaults. User functions are written by name, and looked up in the session
-that runs the plan. So are secrets: a plan only marks a table's option as secret, and stores the non-secret rest of its
-text. The session that runs the plan must have the table with the same other options, so a plan can send a secret only
-to the target of the session's own table.
+that runs the plan. Secrets also come from that session: a plan marks a table's option as secret, and stores only the
+non-secret rest of its value. The session must have the table with otherwise equal options, so a plan can send a secret
+only to the target of the session's own table.
 
-Invariant: the plan read equals the plan written, uid by uid. A modified or truncated file, or one of a newer form, is
-rejected before any part of it is used.
+Invariant: the plan read equals the plan written, including all uids. A modified or truncated file, or one in a newer
+format, is rejected before any part of it is used.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def plan_from_json(
         for node in body["nodes"]:
             reader.nodes.append(reader.value(node))
         sinks = tuple(reader.nodes[place] for place in body["sinks"])
-    except ProgramError:  # the message names what this session lacks
+    except ProgramError:  # the message names the object that the session lacks
         raise
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
         raise _damaged(
@@ -127,7 +127,7 @@ def _damaged(where: str, why: str) -> ProgramError:
 
 
 class _Writer:
-    """Writes values, and relations as their positions."""
+    """Writes values as JSON, and relations as their positions."""
 
     def __init__(self, places: dict[int, int], name_of: NameOfFunction) -> None:
         self._places, self._name_of = places, name_of
@@ -205,13 +205,13 @@ def _is_secret(name: str, value: Any) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class _Secret:
-    """A table option's secret value, which is not stored, in redacted form."""
+    """A table option's secret value in redacted form; the secret itself is not stored."""
 
     shown: str
 
 
 def _plain_entry(entry: TableEntry) -> TableEntry:
-    """The parts of an entry that connectors need: computed columns and watermarks are in the plan itself."""
+    """The parts of an entry that connectors need; the plan itself contains computed columns and watermarks."""
     if entry.origin is not None:
         raise ProgramError(
             "a plan that reads or writes streams or values of the program cannot be stored: no file contains them. "
@@ -282,7 +282,7 @@ class _Reader:
     def _object(self, written: dict[str, Any]) -> Any:
         kind = _class_of(written["$class"])
         fields = {name: item for name, item in written.items() if name != "$class"}
-        # Secrets are read in options only: in an expression one would become data.
+        # Secrets are resolved only in options: in an expression a secret would become data.
         options = fields.pop("options") if kind is TableEntry and "options" in fields else None
         read = {name: self.value(item) for name, item in fields.items()}
         return kind(**read) if options is None else kind(**read, options=self._options(read.get("path", ()), options))
@@ -297,7 +297,7 @@ class _Reader:
         return function
 
     def _options(self, path: ObjectPath, written: Any) -> Options:
-        """The options of a table, with secrets taken from the session's table."""
+        """The options of a table; secrets are taken from the session's table."""
         stored = dict(pair["$tuple"] for pair in written["$tuple"])
         secret = {name: value["$secret"] for name, value in stored.items() if isinstance(value, dict)}
         if not secret:

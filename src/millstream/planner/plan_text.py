@@ -53,7 +53,7 @@ def _table(table: Any) -> tuple[str, ...]:
 
 
 def _title(end: Any) -> str:
-    """The title of a source or sink outside catalogs: a DataStream, the program."""
+    """The title of a source or sink outside catalogs, such as a DataStream or the program."""
     return f"*{getattr(end, 'name', None) or type(end).__name__}*"
 
 
@@ -289,7 +289,7 @@ def _join(relation: Join, notation: Notation) -> str:
 
 
 def _expiries(relation: Join, notation: Notation) -> str:
-    """The expiry of rows that no later row can match; "" if all are retained."""
+    """The expiry of rows that no later row can match; "" if all rows are retained."""
     texts = []
     for word, side, expiries in zip(("left", "right"), relation.inputs, relation.expiries, strict=True):
         moments = [expression_text(each.moment, side.schema.names, notation) for each in expiries]

@@ -2,7 +2,7 @@
 
 A relation has a **schema**: named, typed fields, some of which are time attributes. A node's expressions refer to the
 columns of its input by position (of a join: left, then right). Passes derive new relations from old ones with
-`replace`; traits compute a node's properties (`changes`, keys, windows), which it does not store.
+`replace`. A node's properties (`changes`, keys, windows) are not stored in it; traits compute them.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class TimeKind(Enum):
 
 @dataclass(frozen=True)
 class Field:
-    """One column of a relation. `written`: its name in the query, where `name` had to differ from another column's."""
+    """One column of a relation. `written`: its name in the query, if `name` had to differ to be unique."""
 
     name: str
     type: DataType
@@ -75,7 +75,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Schema:
-    """The columns of a relation, in order. A join's result may repeat names."""
+    """The columns of a relation, in order. The schema of a join may repeat names."""
 
     fields: tuple[Field, ...]
 
@@ -137,7 +137,7 @@ class Scan(Relation):
     columns: tuple[int, ...] | None = None
     filters: tuple[RowExpression, ...] = ()
     options: tuple[tuple[str, str], ...] = ()  # of an OPTIONS hint
-    skips: tuple[RowExpression, ...] = ()  # checked above the scan; the source may use them to skip files
+    skips: tuple[RowExpression, ...] = ()  # evaluated above the scan; the source may use them to skip files
     is_narrowed: bool = False  # nested rows contain only the fields that the query reads
 
 
@@ -178,13 +178,13 @@ class Join(Relation):
     kind: JoinKind
     condition: RowExpression | None
     hints: StateHints = ()
-    expiries: tuple[tuple[Expiry, ...], tuple[Expiry, ...]] = ((), ())  # of each side, by `derive_expiry`
+    expiries: tuple[tuple[Expiry, ...], tuple[Expiry, ...]] = ((), ())  # per side, set by `derive_expiry`
 
 
 @dataclass(frozen=True)
 class Correlate(Relation):
-    """Joins every input row with the rows that a table function returns for it; LEFT retains rows without one.
-    `condition`, over all columns, is that of a LEFT join: results that fail it do not count."""
+    """Joins every input row with the rows that a table function returns for it; LEFT also emits unmatched rows.
+    `condition`, over all columns, belongs to a LEFT join: returned rows that do not meet it are not matches."""
 
     input: Relation
     function: Any
@@ -206,7 +206,7 @@ class Unnest(Relation):
 
 @dataclass(frozen=True)
 class AggregateCall:
-    """One aggregate. `filter` and `arguments` are columns of the input by position: a projection computes them."""
+    """One aggregate. `filter` and `arguments` are positions of input columns, which a projection computes."""
 
     function: str  # its name in `expressions.functions.aggregates`, or "" with `user`
     arguments: tuple[int, ...]
@@ -255,7 +255,7 @@ class WindowShape:
     size_ms: int
     slide_ms: int | None = None
     offset_ms: int = 0
-    partition: tuple[int, ...] = ()  # of SESSION
+    partition: tuple[int, ...] = ()  # PARTITION BY of SESSION
     is_legacy: bool = False  # GROUP BY TUMBLE(…)
     time_kind: TimeKind = TimeKind.ROWTIME
     attached: tuple[int, int] | None = None
@@ -274,15 +274,15 @@ class WindowProperty(Enum):
 
     START = "start"
     END = "end"
-    TIME = "time"  # the last moment inside the window: the rowtime of the result
+    TIME = "time"  # the window's last millisecond: the rowtime of the result
     PROCTIME = "proctime"
 
 
 @dataclass(frozen=True)
 class WindowAggregate(Relation):
     """Aggregates in windows: emits one row per group and window when the window ends. The schema is the groups, the
-    calls, then one column per property. `recognise_windows` makes it of an Aggregate over a WindowAssign, the binder
-    of the legacy GROUP BY TUMBLE(…). `sets` are as in Aggregate."""
+    calls, then one column per property. `recognise_windows` creates it from an Aggregate over a WindowAssign, the
+    binder from the legacy GROUP BY TUMBLE(…). `sets` are as in Aggregate."""
 
     input: Relation
     window: WindowShape
@@ -294,8 +294,8 @@ class WindowAggregate(Relation):
 
 @dataclass(frozen=True)
 class WatermarkAssign(Relation):
-    """Declares column `column` as the rowtime. `watermark`, over the input's columns, is the watermark's expression;
-    NULL emits none."""
+    """Declares column `column` as the rowtime. `watermark`, over the input's columns, is the watermark's expression; a
+    NULL value emits no watermark."""
 
     input: Relation
     column: int
@@ -318,12 +318,12 @@ class OverCall:
     frame: str = "RANGE"
     preceding: float | None = None
     following: float | None = 0
-    is_interval: bool = False  # bounds are ms of an interval
+    is_interval: bool = False  # bounds are milliseconds of an interval
 
 
 @dataclass(frozen=True)
 class Over(Relation):
-    """The input's columns, then one for each call."""
+    """Computes OVER calls. The schema is the input's columns, then one per call."""
 
     input: Relation
     partition: tuple[int, ...]
@@ -334,7 +334,7 @@ class Over(Relation):
 
 @dataclass(frozen=True)
 class Rank(Relation):
-    """Rows `first` to `last` of each partition in an order; with `has_number` the row number is the last column."""
+    """Rows `first` to `last` of each partition, as ordered; with `has_number` the row number is the last column."""
 
     input: Relation
     partition: tuple[int, ...]
@@ -378,7 +378,7 @@ class Limit(Relation):
 
 @dataclass(frozen=True)
 class AsOf(Relation):
-    """A table as of a time of the left side: the right side of a temporal or lookup join."""
+    """A table as of a time in the left side's rows: the right side of a temporal or lookup join."""
 
     input: Relation
     moment: RowExpression

@@ -12,7 +12,7 @@ __all__ = ["named_row"]
 
 
 def named_row(names: Sequence[str], types: Sequence[DataType]) -> RowType:
-    """A row type whose names are all different.
+    """A row type with unique column names.
 
     >>> from millstream.expressions.types import IntType
     >>> named_row(["id", "id"], [IntType(), IntType()]).names

@@ -1,7 +1,7 @@
 """The context in which statements are read: catalogs, the current catalog and database, options, and the time zone.
 
-One session per TableEnvironment. It is the only mutable object in `planner`: USE and SET change it, definitions change
-its store. Plans hold no reference to it.
+One session per TableEnvironment. It is the only mutable object in `planner`: USE and SET change it; DDL changes its
+store. Plans do not reference it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class PlannerSession:
         return self.config.get("execution.runtime-mode", "STREAMING").upper() == "BATCH"
 
     def at(self, catalog: str, database: str) -> PlannerSession:
-        """A copy with another current catalog and database, for the query of a view."""
+        """A copy with a different current catalog and database, for the query of a view."""
         return replace(self, catalog=catalog, database=database)
 
     def use_catalog(self, name: str) -> None:
@@ -58,13 +58,13 @@ class PlannerSession:
         self.catalog, self.database = catalog, name
 
     def path_of(self, parts: Sequence[str]) -> ObjectPath:
-        """The full path of a name with one to three parts."""
+        """The three-part path for a name of one to three parts."""
         if not 1 <= len(parts) <= 3:
             raise ProgramError(f"'{'.'.join(parts)}' has {len(parts)} parts: a path is [catalog.][database.]name")
         return ((self.catalog, self.database)[: 3 - len(parts)]) + tuple(parts)
 
     def find_table(self, parts: Sequence[str]) -> TableEntry | ViewEntry | None:
-        """The table or view of a name."""
+        """The table or view with a name."""
         if not 1 <= len(parts) <= 3:
             return None
         path = self.path_of(parts)
@@ -72,7 +72,7 @@ class PlannerSession:
         return entry if entry is not None or self.job_table is None else self.job_table(path)
 
     def table_hint(self, parts: Sequence[str]) -> str:
-        """A hint that names the nearest table."""
+        """A hint that suggests the table with the most similar name."""
         if len(parts) > 3:
             return " A path is [catalog.][database.]name."
         path = self.path_of(parts)
@@ -91,7 +91,7 @@ class PlannerSession:
         return f" There {'is' if len(names) == 1 else 'are'}: {', '.join(sorted(names)[:10])}." if names else ""
 
     def find_function(self, name: str, path: Sequence[str] = ()) -> FunctionEntry | None:
-        """The user function of a name, except temporary system functions."""
+        """The user function with a name, except temporary system functions."""
         return self.store.function(self.path_of((*path, name)))
 
     def functions(self) -> Iterator[FunctionEntry]:
@@ -103,5 +103,5 @@ class PlannerSession:
         yield from self.store.database(self.catalog, self.database).functions.values()
 
     def find_system_function(self, name: str) -> FunctionEntry | None:
-        """The temporary system function of a name, which takes precedence over built-in ones."""
+        """The temporary system function with a name; it takes precedence over built-in functions."""
         return self.store.temporary_system_functions.get(name.lower())

@@ -1,4 +1,4 @@
-"""Writes a query into a table: checks its columns, casts them without loss, and orders them as the table's."""
+"""Writes a query into a table: checks its columns, casts them without loss, and puts them in the table's order."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ def into_table(
     partition: Mapping[str, RowExpression] | None = None,
     overwrite: bool = False,
 ) -> Sink:
-    """The sink of a relation into a table. `columns`: those of INSERT INTO t (…); `partition`: constants by column."""
+    """The sink of a relation into a table. `columns`: the list of INSERT INTO t (…); `partition`: constants by
+    column."""
     fixed = dict(partition or {})
     wanted = _wanted(entry, columns, fixed, places)
     if len(wanted) != len(relation.schema):
@@ -97,5 +98,5 @@ def _mismatch(
 
 
 def _place(value: RowExpression, column: ColumnEntry, places: InsertPlaces) -> Span | None:
-    """The place of a column's value: in the query, or in PARTITION."""
+    """The location of a column's value: in the query, or in PARTITION."""
     return places.value(value.index) if isinstance(value, Column) else places.column(column.name)

@@ -1,7 +1,7 @@
 """The meaning of a source's own state. Some sources copy a table's queried columns into the job's store.
 
-A query that reads other columns would start another copy next to the first. The columns are therefore part of the
-meaning of the source's position, and a change of them is reported before the job starts.
+A query that reads other columns would start a second copy. The columns are therefore part of the meaning of the
+source's position, and a change to them is reported before the job starts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["copied_columns"]
 
 
 def copied_columns(plan: Any, scan: Scan) -> Meaning | None:
-    """The copied columns, with the meanings of `plan`; None if the source copies nothing."""
+    """The copied columns, with their meanings in `plan`; None if the source copies nothing."""
     entry = scan.table
     if not isinstance(entry, TableEntry) or entry.origin is not None:
         return None

@@ -1,4 +1,4 @@
-"""Executes statements that are not queries on the catalog: takes syntax and a session, returns rows to display.
+"""Executes catalog statements, such as DDL and SHOW: takes syntax and a session, returns rows to display.
 
 INSERT and CREATE TABLE AS return relations (`bind_insert`, `bind_create_as`), which the caller optimises and lowers.
 Statements about jobs, jars, options or the client are not executed here: `run` returns None.
@@ -36,7 +36,7 @@ __all__ = ["StatementResult", "bind_create_as", "bind_insert", "run"]
 
 
 def run(statement: sql.Statement, session: PlannerSession) -> StatementResult | None:
-    """Executes a definition, USE, SHOW or DESCRIBE. None: the statement does not concern the catalog."""
+    """Executes a definition, USE, SHOW or DESCRIBE. Returns None if the statement does not concern the catalog."""
     act = _ACTS.get(type(statement))
     if act is None:
         return None
@@ -45,7 +45,7 @@ def run(statement: sql.Statement, session: PlannerSession) -> StatementResult | 
     except SqlError:
         raise
     except ProgramError as error:
-        # The store's errors have no place: use that of the statement.
+        # The store's errors have no position: use that of the statement.
         raise problem(error.message, statement) from None
 
 
@@ -110,7 +110,7 @@ def _named_columns(relation: Relation, statement: sql.CreateTable) -> Relation:
     names = relation.schema.names
     if set(statement.named_columns) != set(names):
         return renamed(relation, statement.named_columns)
-    # The query's names in another order: its columns are reordered.
+    # The query's names are in a different order: reorder its columns.
     chosen = [names.index(name) for name in statement.named_columns]
     expressions = [Column(relation.schema.fields[at].type, at) for at in chosen]
     return project(relation, expressions, list(statement.named_columns))

@@ -35,7 +35,7 @@ def table_factory(entry: TableEntry, options: Options = ()) -> TableFactory:
 
 def table_definition(entry: TableEntry, session: PlannerSession, options: Options = ()) -> TableDefinition:
     """The table's definition for its factory; `options` of a hint override those of the table. Metadata columns have
-    the connector's own types if these differ: rows are cast after a source, and before a sink."""
+    the connector's own types; if these differ, rows are cast after a source, and before a sink."""
     physical = entry.physical
     merged = dict((*entry.options, *options))
     factory, name = table_factory(entry, options), ".".join(entry.path)
@@ -70,7 +70,7 @@ def _metadata_column(
 
 
 def _with_nulls(type_: DataType) -> DataType:
-    """A map with nullable values, which a cast preserves: headers may have NULL values, whatever their type."""
+    """The map type with nullable values, which a cast preserves: headers may be NULL, whatever their declared type."""
     return MapType(type_.key_type, type_.value_type.nullable()) if isinstance(type_, MapType) else type_
 
 
@@ -82,8 +82,7 @@ def check_read_metadata(entry: TableEntry, table: TableDefinition, read: Collect
 
 
 def check_written_metadata(entry: TableEntry, table: TableDefinition, factory: TableFactory) -> None:
-    """Rejects metadata columns that INSERT would have to write and that the connector cannot write, or not in this
-    type."""
+    """Rejects metadata columns that INSERT would write but the connector cannot, at least not in their type."""
     written = [
         (column, metadata)
         for column, metadata in zip(entry.metadata, table.metadata, strict=True)

@@ -1,7 +1,7 @@
 """The Table API's methods on relations, one function each: takes relations and syntax, returns a relation.
 
 Each shares the code of the equivalent SQL clause. Nothing is optimised here. Unnamed columns are called _c0, _c1 by
-position, and aggregates and window bounds EXPR$0, EXPR$1 in the order of their occurrence, as in Flink's Table API.
+position; aggregates and window bounds are called EXPR$0, EXPR$1 in order of occurrence, as in Flink's Table API.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def scan(parts: Sequence[str], session: PlannerSession) -> Relation:
 
 
 def scan_entry(entry: TableEntry, session: PlannerSession) -> Relation:
-    """A table outside catalogs: of a descriptor or a DataStream."""
+    """A table outside catalogs: from a descriptor or a DataStream."""
     return scan_table(entry, session)
 
 
@@ -140,7 +140,7 @@ def query(syntax: Query, session: PlannerSession) -> Relation:
 
 
 def named(parts: Sequence[str], session: PlannerSession) -> Relation:
-    """The same as `scan`, with the errors of SQL."""
+    """Like `scan`, with the errors of SQL."""
     return bind_source(NamedRelation(tuple(parts)), QueryContext(session))[0]
 
 
@@ -152,7 +152,8 @@ def _binder(relation: Relation, session: PlannerSession, clause: str) -> Express
 
 
 def select(relation: Relation, items: Sequence[Expression], session: PlannerSession) -> Relation:
-    """Projects columns; `As` names one, `Star` expands to all. With aggregates: one row over all (empty `group_by`)."""
+    """Projects columns; `As` names one, `Star` expands to all. With aggregates: one row over all input (empty
+    `group_by`)."""
     if has_aggregates(items, session):
         return aggregate_select(relation, (), items, session)
     binder = _binder(relation, session, "select")
@@ -181,7 +182,7 @@ def where(relation: Relation, condition: Expression, session: PlannerSession) ->
 def add_columns(
     relation: Relation, items: Sequence[Expression], session: PlannerSession, replaces: bool = False
 ) -> Relation:
-    """All columns, then these; with `replaces`, a column of the same name is replaced."""
+    """Appends columns; with `replaces`, an existing column of the same name is replaced."""
     binder = _binder(relation, session, "add_columns")
     binder.values = QueryValues(binder.scope, QueryContext(session))
     expressions, names = list(relation.schema.columns), list(relation.schema.names)
@@ -199,7 +200,7 @@ def add_columns(
 
 
 def drop_columns(relation: Relation, names: Sequence[Expression], session: PlannerSession) -> Relation:
-    """All columns except these."""
+    """Drops these columns."""
     binder = _binder(relation, session, "drop_columns")
     dropped = set()
     for name in names:
@@ -215,7 +216,7 @@ def drop_columns(relation: Relation, names: Sequence[Expression], session: Plann
 
 
 def rename_columns(relation: Relation, items: Sequence[Expression], session: PlannerSession) -> Relation:
-    """All columns; `col("a").alias("b")` renames one."""
+    """Renames columns: `col("a").alias("b")`."""
     names = list(relation.schema.names)
     for item in items:
         if not isinstance(item, As) or not isinstance(item.operand, Name):
@@ -228,7 +229,7 @@ def rename_columns(relation: Relation, items: Sequence[Expression], session: Pla
 
 
 def with_distinct_names(method: str, relation: Relation) -> Relation:
-    """The relation, unless two of its columns share a name, which would be ambiguous."""
+    """Returns the relation, or raises if two of its columns share a name, which would be ambiguous."""
     names = relation.schema.names
     twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
     if twice is None:
@@ -263,7 +264,7 @@ def window_select(
     items: Sequence[Expression],
     session: PlannerSession,
 ) -> Relation:
-    """`window(…).group_by(w, …).select(…)`; `groups` are those in addition to the window."""
+    """`window(…).group_by(w, …).select(…)`; `groups` are the groups in addition to the window."""
     grouping = Grouping(relation, Scope.of(relation), QueryContext(session), groups)
     sizes = {"SIZE": window.size} | ({"SLIDE": window.slide} if window.slide is not None else {})
     time = grouping.plain.bind(window.time)
@@ -308,7 +309,7 @@ def join_table_function(
 
 
 def flat_map(relation: Relation, call: Call, names: Sequence[str], session: PlannerSession) -> Relation:
-    """Only the rows that a table function returns for each row."""
+    """Replaces each row by the rows that a table function returns for it."""
     made = join_table_function(relation, call, names, JoinKind.INNER, session)
     width = len(relation.schema)
     return project(made, made.schema.columns[width:], made.schema.names[width:])
@@ -334,7 +335,7 @@ def order_by(relation: Relation, items: Sequence[OrderItem], session: PlannerSes
 
 
 def limit(relation: Relation, count: int | None, offset: int = 0) -> Relation:
-    """At most `count` rows: `fetch`, `limit`, `offset`."""
+    """Limits the result to `count` rows: `fetch`, `limit`, `offset`."""
     return Limit(relation.schema, relation, count, offset)
 
 

@@ -1,7 +1,7 @@
 """Joins bounded by time, as relations. They never retract a result, and their time attributes remain time attributes.
 
-None stores column positions of its own: `traits.intervals` reads the interval or the window from the condition, so
-passes that move columns need no special case.
+They store no column positions: `traits.intervals` reads the interval or the window from the condition, so passes that
+move columns need no special case.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class TemporalJoin(Join):
 
 @dataclass(frozen=True)
 class Stamp(Relation):
-    """The input with `column` as its rowtime: one of several time attributes that a join retained."""
+    """The input with `column` as its rowtime: one of several time attributes retained by a join."""
 
     input: Relation
     column: int

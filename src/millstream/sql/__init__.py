@@ -1,4 +1,4 @@
-"""Parses Flink's SQL: a string becomes syntax, or an error that shows the place.
+"""Parses Flink's SQL: turns a string into syntax, or raises an error that shows the position.
 
-This package knows nothing of tables, the meaning of types, or plans: `planner` binds the syntax.
+This package does not interpret tables, types or plans: `planner` binds the syntax.
 """

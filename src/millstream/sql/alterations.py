@@ -1,4 +1,4 @@
-"""ALTER: each change of a table, view, catalog, database, function or model becomes an `Alteration`."""
+"""ALTER: parses each change of a table, view, catalog, database, function or model to an `Alteration`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ACTIONS = {
 
 
 class AlterationReader(DefinitionReader):
-    """Reads ALTER."""
+    """Parses ALTER."""
 
     def alter(self) -> Statement:
         start = self.take().start

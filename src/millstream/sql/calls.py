@@ -1,4 +1,4 @@
-"""Names, calls, and keywords that begin an expression: CASE, CAST, INTERVAL, ARRAY, EXISTS, …"""
+"""Names, calls, and expressions that start with a keyword: CASE, CAST, INTERVAL, ARRAY, EXISTS, …"""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ _BEGINNERS = frozenset(
 
 
 class CallReader(SpecialCallReader):
-    """Reads names, calls and expressions that begin with a keyword."""
+    """Parses names, calls and expressions that start with a keyword."""
 
     def special(self, word: str) -> Expression | None:
-        """The expression that begins with this keyword; None if it begins a name or a plain call."""
+        """The expression that starts with this keyword; None if the keyword starts a name or a plain call."""
         if word not in _BEGINNERS:
             return None
         token = self.token
@@ -207,7 +207,7 @@ class CallReader(SpecialCallReader):
         return Name(tuple(parts), span=self.since(start.start))
 
     def _refuse_reserved(self) -> None:
-        """A reserved word where a value is expected: a name without backticks, or a clause that is too early."""
+        """Rejects a reserved word where a value is expected: a name without backticks, or a misplaced clause."""
         following = self.ahead()
         ends_value = following.word in (",", ")", ";", "=", "<", ">", "<=", ">=", "<>", "+", "-", "*", "/", ".")
         if ends_value or following.word in ("AS", "FROM", "IS", "AND", "OR") or following.kind is TokenKind.END:
@@ -231,10 +231,10 @@ class CallReader(SpecialCallReader):
         return self.aggregated(call, distinct=distinct, order_by=order)
 
     def argument(self, *, of_table_function: bool = True) -> Expression:
-        """An argument: an expression, perhaps with its name, or a table.
+        """An argument: an expression, optionally named, or a table.
 
-        `f((SELECT …) ORDER BY x)` is a table in its order if f is a table function, otherwise an aggregate that reads a
-        single value in the order of x.
+        `f((SELECT …) ORDER BY x)` has a sorted table as argument if f is a table function, otherwise f is an aggregate
+        of a scalar subquery in the order of x.
         """
         token = self.token
         if token.kind in (TokenKind.WORD, TokenKind.QUOTED) and self.ahead().word == "=>":

@@ -32,7 +32,7 @@ _CREATED = ("TABLE", "VIEW", "CATALOG", "MATERIALIZED", "MODEL", "FUNCTION", "CO
 
 
 class CommandReader(AlterationReader):
-    """Reads commands."""
+    """Parses commands."""
 
     def set_option(self) -> Statement:
         """SET; SET 'key' = 'value'."""
@@ -51,7 +51,7 @@ class CommandReader(AlterationReader):
         return SetOption(key, self.plain_text(), span=self.since(start))
 
     def _unquoted_option(self) -> Exception:
-        """The error for SET table.local-time-zone = UTC, an obsolete syntax, with the current one."""
+        """The error for the obsolete syntax SET table.local-time-zone = UTC, which shows the current syntax."""
         start, place = self.token, self.place
         while self.tokens[place].word not in ("=", ";") and self.tokens[place].kind is not TokenKind.END:
             place += 1

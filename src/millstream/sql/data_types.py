@@ -1,7 +1,7 @@
-"""Reads data types: `DECIMAL(10, 2) NOT NULL`, `ROW<a INT>`, `INT ARRAY`, `INTERVAL DAY TO SECOND`.
+"""Parses data types: `DECIMAL(10, 2) NOT NULL`, `ROW<a INT>`, `INT ARRAY`, `INTERVAL DAY TO SECOND`.
 
-Only the syntax is checked: whether DECIMAL(99) exists is the planner's decision. Spellings of one type get one name,
-which `SPELLINGS` lists.
+Only the syntax is checked: the planner decides whether DECIMAL(99) exists. `SPELLINGS` maps all spellings of a type to
+one name.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from millstream.sql.tokens import TokenKind
 
 __all__ = ["SPELLINGS", "TypeReader"]
 
-# Spellings of a type → its one name; the longest first.
+# Spellings of a type → its canonical name; the longest first.
 SPELLINGS: dict[tuple[str, ...], str] = {
     ("CHARACTER", "VARYING"): "VARCHAR",
     ("CHAR", "VARYING"): "VARCHAR",
@@ -72,10 +72,10 @@ _ALIEN = {
 
 
 class TypeReader(TokenReader):
-    """Reads data types."""
+    """Parses data types."""
 
     def type_name(self) -> TypeName:
-        """A type with everything after it: `INT NOT NULL ARRAY NOT NULL`."""
+        """A type with all its suffixes: `INT NOT NULL ARRAY NOT NULL`."""
         start = self.token.start
         self.enter()
         read = self._nullability(self._plain_type(), start)
@@ -163,7 +163,7 @@ class TypeReader(TokenReader):
         return TypeName("ROW", elements=tuple(types), fields=tuple(fields), comments=tuple(comments))
 
     def _raw(self) -> TypeName:
-        """RAW('class', 'serializer'): stored as text, Java's classes mean nothing here."""
+        """RAW('class', 'serializer'): stored as text, because Java classes are not interpreted."""
         self.take()
         comments: tuple[str | None, ...] = ()
         if self.at("("):

@@ -44,7 +44,7 @@ class TableElements:
 
 
 class DefinitionReader(QueryReader):
-    """Reads CREATE and DROP."""
+    """Parses CREATE and DROP."""
 
     def create(self) -> Statement:
         start = self.take().start
@@ -196,7 +196,7 @@ class DefinitionReader(QueryReader):
             elements.positions.append(self.position())
 
     def position(self) -> str | None:
-        """FIRST, or AFTER column; only ALTER TABLE has it."""
+        """FIRST, or AFTER column; only in ALTER TABLE."""
         if self.accept("FIRST"):
             return "FIRST"
         return f"AFTER {self.name('a column')}" if self.accept("AFTER") else None
@@ -222,7 +222,7 @@ class DefinitionReader(QueryReader):
             self.expect("ENFORCED")
             return False
         self.accept("ENFORCED")
-        return True  # as in the standard and in Flink: a key without this clause would be enforced
+        return True  # in the standard and in Flink, a key without this clause is enforced
 
     def _column(self, name: str, start: int) -> ColumnDefinition:
         if self.accept("AS"):
@@ -246,7 +246,7 @@ class DefinitionReader(QueryReader):
         return ColumnDefinition(name, type_name, None, metadata, is_virtual, comment, is_key, is_enforced, span=span)
 
     def _column_key(self) -> tuple[bool, bool]:
-        """Whether the column is a key, and whether an enforced one."""
+        """Whether the column is a key, and whether the key is enforced."""
         if not self.at("CONSTRAINT", "PRIMARY"):
             return False, False
         if self.accept("CONSTRAINT"):
@@ -288,7 +288,7 @@ class DefinitionReader(QueryReader):
         return self.plain_text() if self.accept("COMMENT") else None
 
     def with_options(self) -> Options:
-        """WITH ('key' = 'value', …), if it is next."""
+        """Parses WITH ('key' = 'value', …), if it is next."""
         return self.options() if self.accept("WITH") else ()
 
     def options(self) -> Options:

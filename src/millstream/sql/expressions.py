@@ -1,7 +1,7 @@
-"""Expressions by precedence climbing: each operator takes to its right only operators that bind tighter.
+"""Parses expressions by precedence climbing: an operator's right operand contains only operators that bind tighter.
 
-From loose to tight: OR, AND, NOT, IS, comparisons, BETWEEN/IN/LIKE, + −, * / % ||, signs, then primaries. Long chains
-of AND, OR and || are built as balanced trees, so that a thousand conditions are ten levels, not a thousand.
+Precedence from low to high: OR, AND, NOT, IS, comparisons, BETWEEN/IN/LIKE, + −, * / % ||, signs, primaries. Long
+chains of AND, OR and || become balanced trees, so that a thousand conditions have ten levels, not a thousand.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _IS_WORDS = ("NULL", "TRUE", "FALSE", "UNKNOWN", "DISTINCT", "JSON", "EMPTY", "A
 
 
 class ExpressionReader(CallReader):
-    """Reads expressions of every kind."""
+    """Parses expressions of every kind."""
 
     def expression(self, above: int = 0) -> Expression:
         """An expression whose operators bind tighter than `above`."""
@@ -141,7 +141,7 @@ class ExpressionReader(CallReader):
         return Call(" ".join([*words, kind]), (left,), span=self.since_node(left))
 
     def _ranged(self, left: Expression) -> Expression | None:
-        """BETWEEN, IN, LIKE, SIMILAR TO and similar, with or without NOT; None if NOT begins something else."""
+        """BETWEEN, IN, LIKE, SIMILAR TO and similar, with or without NOT; None if NOT starts something else."""
         negated = self.token.word == "NOT"
         word = self.ahead().word if negated else self.token.word
         if negated and word not in ("BETWEEN", "IN", "LIKE", "SIMILAR"):
@@ -207,7 +207,8 @@ class ExpressionReader(CallReader):
     # --- primaries ----------------------------------------------------------------------------------------------------
 
     def primary(self) -> Expression:
-        """An expression without operators: a constant, a name, a call, something in parentheses, with its postfixes."""
+        """An expression without operators: a constant, a name, a call or a parenthesised expression, with its
+        postfixes."""
         token = self.token
         kind = token.kind
         if kind is TokenKind.NUMBER:
@@ -251,14 +252,14 @@ class ExpressionReader(CallReader):
 
 
 def _joined(left: Expression, right: Expression) -> Span | None:
-    """From the beginning of one to the end of the other."""
+    """The span from the beginning of one node to the end of another."""
     if left.span is None or right.span is None:
         return None
     return Span(left.span.start, right.span.stop, left.span.source)
 
 
 def _balanced(word: str, operands: list[Expression]) -> Expression:
-    """A tree of little depth: AND, OR and || have the same result in any grouping."""
+    """A balanced tree: AND, OR and || are associative."""
     level = operands
     join: Callable[[Expression, Expression], Expression] = lambda a, b: Call(word, (a, b), span=_joined(a, b))  # noqa: E731
     while len(level) > 1:

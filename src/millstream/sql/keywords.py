@@ -1,4 +1,4 @@
-"""Words with a meaning of their own. A reserved word is a name only in backticks.
+"""Keywords. A reserved word can be a name only in backticks.
 
 The list is Flink's: Calcite's reserved words, and Flink's additions.
 """
@@ -55,7 +55,7 @@ RESERVED = _words(
     """
 )
 
-# Reserved words that occur in no expression, so that a misspelt or missing operator is noticed. All other reserved
+# Reserved words that never occur in expressions, which reveals misspelt or missing operators. All other reserved
 # words before a parenthesis are functions: COUNT(…), MOD(…), LOWER(…).
 _NEVER_FUNCTIONS = _words(
     """
@@ -69,7 +69,7 @@ _NEVER_FUNCTIONS = _words(
 
 PARENTHESISLESS = _words("CURRENT_DATE CURRENT_TIME CURRENT_TIMESTAMP LOCALTIME LOCALTIMESTAMP")
 
-# Functions of the standard that Flink does not have: as values they are columns, as `user` is on its pages.
+# Standard functions that Flink lacks: as values they are column names, such as `user` in Flink's documentation.
 COLUMN_WORDS = _words(
     "CURRENT_CATALOG CURRENT_PATH CURRENT_ROLE CURRENT_SCHEMA CURRENT_USER SESSION_USER SYSTEM_USER USER"
 )
@@ -116,10 +116,10 @@ STATEMENT_WORDS = (
 
 
 def is_function_word(word: str) -> bool:
-    """Whether a word before a parenthesis is the name of a function."""
+    """Whether a word before a parenthesis is a function name."""
     return word not in _NEVER_FUNCTIONS
 
 
 def unit_of(word: str) -> str | None:
-    """The unit of time a word names, in the singular: DAYS is DAY."""
+    """The singular of a time unit: DAY for DAYS."""
     return _UNIT_SPELLINGS.get(word)

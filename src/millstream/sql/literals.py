@@ -1,4 +1,5 @@
-"""Constants: numbers, strings, bytes, dates and times, intervals. Their form is checked while the place is known."""
+"""Constants: numbers, strings, bytes, dates and times, intervals. Their format is checked here, where the position is
+known."""
 
 from __future__ import annotations
 
@@ -29,20 +30,20 @@ _INTERVAL_PAIRS = {
     "HOUR": ("MINUTE", "SECOND"),
     "MINUTE": ("SECOND",),
 }
-# Between the parts of an interval; the form of `INTERVAL '1 02:03:04.5' DAY TO SECOND`.
+# Separators between the parts of an interval, as in `INTERVAL '1 02:03:04.5' DAY TO SECOND`.
 _ORDER = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
 _SEPARATORS = {"MONTH": "-", "HOUR": " ", "MINUTE": ":", "SECOND": ":"}
 
 
 class LiteralReader(TypeReader):
-    """Reads constants."""
+    """Parses constants."""
 
     def number(self) -> Literal:
         token = self.take()
         return Literal("NUMBER", token.value, span=self.span_of(token))
 
     def text_literal(self) -> Literal:
-        """A string. Strings on lines of their own are concatenated; U&'…' may be followed by UESCAPE."""
+        """A string. Strings on consecutive lines are concatenated; U&'…' may be followed by UESCAPE."""
         first = self.take()
         value = self._unicode(first) if first.word == "U&" else first.value
         while (
@@ -161,7 +162,7 @@ class LiteralReader(TypeReader):
         return unit
 
     def interval_units(self) -> str:
-        """The units of a computed interval, after its parentheses: DAY, YEAR TO MONTH, SECOND(3)."""
+        """The units that follow the parentheses of a computed interval: DAY, YEAR TO MONTH, SECOND(3)."""
         units = unit = self._interval_unit(_INTERVAL_UNITS)
         self._precisions()
         if self.accept("TO"):
@@ -177,7 +178,7 @@ class LiteralReader(TypeReader):
 
 
 def _exists(parts: dict[str, str | None]) -> bool:
-    """Whether the day and the hour exist."""
+    """Whether the date and the time of day exist."""
     numbers = {name: int(digits) for name, digits in parts.items() if digits is not None}
     try:
         if "year" in numbers:

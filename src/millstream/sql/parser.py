@@ -1,6 +1,6 @@
 """The entry points of this package: text to syntax.
 
-Each function reads the whole text or raises an SqlError that shows the place; none returns a partial result.
+Each function parses the whole text, or raises an SqlError that shows the position; none returns a partial result.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 def parse_statements(text: str) -> tuple[Statement, ...]:
-    """The statements of a script, separated by semicolons. Spans are places in the whole script.
+    """The statements of a script, separated by semicolons. Spans are positions in the whole script.
 
     >>> [type(each).__name__ for each in parse_statements("CREATE VIEW v AS SELECT 1; -- done\\nSELECT * FROM v;")]
     ['CreateView', 'QueryStatement']
@@ -67,5 +67,5 @@ def _read(reader: StatementReader, read: Callable[[], T]) -> T:
     try:
         return read()
     except RecursionError:
-        # Called from deep inside a program, Python's stack ends before our own limit.
+        # In a deep call stack, Python's recursion limit may be reached before ours.
         raise reader.too_deep() from None

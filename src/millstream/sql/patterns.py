@@ -1,4 +1,4 @@
-"""MATCH_RECOGNIZE: rows in an order that match a pattern.
+"""MATCH_RECOGNIZE: sequences of ordered rows that match a pattern.
 
 A pattern is a tree of tuples:
 
@@ -7,7 +7,7 @@ A pattern is a tree of tuples:
 | A | ("variable", "A") |
 | A B C | ("sequence", (…)) |
 | A, B or C between bars | ("alternation", (…)) |
-| A*, A+, A?, A{2,5}, A{2,}; with ? behind: as few as possible | ("repeat", inner, least, most or None, is_greedy) |
+| A*, A+, A?, A{2,5}, A{2,}; with a ? suffix: as few as possible | ("repeat", inner, least, most or None, is_greedy) |
 | {- A -} | ("exclude", inner) |
 | PERMUTE(A, B) | ("permute", (…)) |
 | ^ and $ | ("start",), ("end",) |
@@ -30,10 +30,10 @@ Pattern = tuple[Any, ...]
 
 
 class PatternReader(RelationReader):
-    """Reads MATCH_RECOGNIZE."""
+    """Parses MATCH_RECOGNIZE."""
 
     def match_recognize(self, relation: Relation) -> Relation:
-        """The clauses in their order; PATTERN and DEFINE must be there."""
+        """The clauses in their order; PATTERN and DEFINE are required."""
         self.expect("MATCH_RECOGNIZE")
         self.opening()
         self.enter()

@@ -1,4 +1,4 @@
-"""Errors that show the place in the text they are about, without its secrets."""
+"""Errors that show their position in the text, with secrets redacted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LINE_MAX = 120
 
 
 def problem(message: str, where: Node | Span | None) -> SqlError:
-    """An error about a piece of the text: the message, then the line with the piece underlined.
+    """An error about a span of the text: the message, then the line with the span underlined.
 
     >>> print(problem("unknown column 'pric'. Did you mean 'price'?", Span(7, 11, "SELECT pric FROM bid")))
     unknown column 'pric'. Did you mean 'price'?
@@ -26,14 +26,14 @@ def problem(message: str, where: Node | Span | None) -> SqlError:
     message = redact(message, secrets_of_statement(span.source))
     written, column = _shown_line(span)
     width = max(1, min(span.stop - span.start, len(written) - column + 1))
-    # Tabs stay tabs, so that the marks are aligned with the marked text.
+    # Tabs are preserved, so that the underline is aligned with the text.
     indent = "".join("\t" if sign == "\t" else " " for sign in written[: column - 1])
     drawn = f"  line {span.line}, column {span.column}:\n    {written}\n    {indent}{'^' * width}"
     return SqlError(f"{message}\n{drawn}", line=span.line, column=span.column)
 
 
 def _shown_line(span: Span) -> tuple[str, int]:
-    """The line of a place and the column in it; of a very long line, only the surroundings of the place."""
+    """The line and column of a position; a very long line is cut to the surroundings of the position."""
     source = redact_statement(span.source)
     begin = source.rfind("\n", 0, span.start) + 1
     end = source.find("\n", span.start)

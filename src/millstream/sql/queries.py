@@ -26,7 +26,7 @@ __all__ = ["QueryReader"]
 
 
 class QueryReader(PatternReader):
-    """Reads queries."""
+    """Parses queries."""
 
     def query(self) -> Query:
         """[WITH …] body [ORDER BY …] [LIMIT …]."""
@@ -38,7 +38,7 @@ class QueryReader(PatternReader):
         return query
 
     def continued_query(self, first: Query) -> Query:
-        """The query that continues a first part in parentheses, which was read already."""
+        """The query that continues an already parsed first part in parentheses."""
         start = first.span.start if first.span is not None else self.token.start
         return self._ordered(self._united(self._intersected(first)), (), start)
 
@@ -110,7 +110,7 @@ class QueryReader(PatternReader):
         return row.values if isinstance(row, RowValue) else (row,)
 
     def _ordered(self, query: Query, ctes: tuple[With, ...], start: int) -> Query:
-        """A body with its WITH, ORDER BY and LIMIT. A part with an order of its own stays a query of its own."""
+        """A body with its WITH, ORDER BY and LIMIT. An operand with its own ORDER BY remains a separate query."""
         order = self.order_by()
         limit = self._limit()
         if not (ctes or order or limit):
@@ -243,7 +243,7 @@ def _combined(kind: str, is_all: bool, left: Query, right: Query) -> Query:
 
 
 def _balanced_union(queries: list[Query]) -> Query:
-    """Thousands of queries joined by UNION ALL, as a tree of little depth."""
+    """Combines thousands of queries with UNION ALL, as a balanced tree."""
     while len(queries) > 1:
         pairs = [_combined("UNION", True, queries[at], queries[at + 1]) for at in range(0, len(queries) - 1, 2)]
         queries = pairs + queries[len(pairs) * 2 :]

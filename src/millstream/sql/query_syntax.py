@@ -80,14 +80,14 @@ class Derived(Relation):
 
 @dataclass(frozen=True)
 class TableFunctionCall(Relation):
-    """TABLE(f(…)), or a window function: TUMBLE, HOP, CUMULATE, SESSION."""
+    """TABLE(f(…)), or a window TVF: TUMBLE, HOP, CUMULATE, SESSION."""
 
     call: Call
 
 
 @dataclass(frozen=True)
 class LateralTable(Relation):
-    """LATERAL TABLE(f(…)): for every row before it."""
+    """LATERAL TABLE(f(…)): evaluated for every row of the preceding relations."""
 
     call: Call
 
@@ -151,12 +151,12 @@ class NamedWindow(Node):
 
 @dataclass(frozen=True)
 class QueryBody(Node):
-    """A select, VALUES, or two of them joined by a set operation."""
+    """A SELECT, VALUES, or two of these combined by a set operation."""
 
 
 @dataclass(frozen=True)
 class Select(QueryBody):
-    """Many fields: they are the clauses of a SELECT."""
+    """Many fields: one per clause of a SELECT."""
 
     items: tuple[SelectItem, ...]
     source: Relation | None = None
@@ -187,7 +187,7 @@ class BoundTable(QueryBody):
 
 @dataclass(frozen=True)
 class SetQuery(QueryBody):
-    """`kind`: UNION, INTERSECT or EXCEPT; `all`: with duplicates."""
+    """`kind`: UNION, INTERSECT or EXCEPT; `all`: duplicates are retained."""
 
     kind: str
     left: Query
@@ -204,7 +204,7 @@ class With(Node):
 
 @dataclass(frozen=True)
 class Limit(Node):
-    count: Expression | None = None  # None: ALL
+    count: Expression | None = None  # None means ALL
     offset: Expression | None = None
 
 

@@ -1,8 +1,8 @@
 """A reader of tokens: looks ahead, consumes the tokens that the grammar expects, and reports precise errors.
 
-Every check of the next token (`at`, `accept`) is recorded until a token is consumed. So an error can name the possible
-tokens, and the keyword nearest to the actual one: `FORM` where FROM was possible. Opening tokens (parentheses, CASE,
-BEGIN) are recorded in a list, so an unfinished text names the open ones.
+Every check of the next token (`at`, `accept`) is recorded until a token is consumed. An error can therefore name the
+possible tokens, and the keyword most similar to the actual one: `FORM` where FROM was possible. Opening tokens
+(parentheses, CASE, BEGIN) are recorded in a list, so the error for incomplete text names the unclosed ones.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from millstream.sql.tokens import Token, TokenKind, tokenised
 
 __all__ = ["CHAIN_MAX", "DEPTH_MAX", "TokenReader"]
 
-# Deeper than any hand-written text, and shallow enough for Python's stack, here and in the planner.
+# More than any hand-written text needs, and within Python's recursion limit, here and in the planner.
 DEPTH_MAX = 100
-# Left-deep chains are trees as deep as they are long: a + b + c, a JOIN b JOIN c.
+# Left-deep chains are trees of depth equal to their length: a + b + c, a JOIN b JOIN c.
 CHAIN_MAX = 200
 
 T = TypeVar("T")
@@ -48,7 +48,7 @@ _FOREIGN = {
 
 
 _OF_COLUMNS = ("a column's name", "a name after the dot")
-# Words that begin a clause: never meant as names.
+# Words that start a clause: never intended as names.
 _CLAUSES = frozenset(("SELECT", "FROM", "WHERE", "JOIN", "ON", "AND", "OR", "UNION", "HAVING", "AS", "INTO", "VALUES"))
 _OPERATORS = ("AND", "BETWEEN", "LIKE", "SIMILAR", "NOT")
 _VALUES = (TokenKind.WORD, TokenKind.QUOTED, TokenKind.NUMBER, TokenKind.TEXT)
@@ -66,7 +66,7 @@ class TokenReader:
         self._possibilities: list[str] = []
         self._openings: list[tuple[Token, str]] = []
         self._depth = 0
-        # The last alias without AS, and the keywords that were possible there: it may be a misspelt one.
+        # The last alias without AS, and the keywords possible there, one of which may have been misspelt.
         self._bare_alias: tuple[int, Token, tuple[str, ...]] | None = None
 
     # --- lookahead ----------------------------------------------------------------------------------------------------
@@ -89,7 +89,7 @@ class TokenReader:
         return True
 
     def ahead(self, offset: int = 1) -> Token:
-        """The token some places ahead; END beyond the end."""
+        """The token `offset` positions ahead; END beyond the end."""
         return self.tokens[min(self.place + offset, len(self.tokens) - 1)]
 
     def at_name(self) -> bool:
@@ -103,7 +103,7 @@ class TokenReader:
     # --- consuming ----------------------------------------------------------------------------------------------------
 
     def take(self) -> Token:
-        """Consume the next token, whatever it is."""
+        """Consumes and returns the next token."""
         token = self.token
         if token.kind is not TokenKind.END:
             self.place += 1
@@ -113,7 +113,7 @@ class TokenReader:
         return token
 
     def accept(self, *words: str) -> bool:
-        """Consume these tokens if all of them are next."""
+        """Consumes these tokens if all of them are next."""
         if len(words) == 1:
             if self.token.word == words[0]:
                 self.take()
@@ -127,11 +127,11 @@ class TokenReader:
         return True
 
     def accept_one(self, *words: str) -> str | None:
-        """Consume one of these words, and return it."""
+        """Consumes and returns one of these words, if next."""
         return self.take().word if self.at(*words) else None
 
     def expect(self, *words: str) -> Token:
-        """Consume these tokens; returns the last. Raises an error if they are not next."""
+        """Consumes these tokens and returns the last. Raises an error if they are not next."""
         token = self.token
         for word in words:
             if self.token.word != word:
@@ -140,13 +140,13 @@ class TokenReader:
         return token
 
     def expect_one(self, *words: str) -> str:
-        """Consume one of these words."""
+        """Consumes one of these words; raises an error otherwise."""
         if not self.at(*words):
             self.fail(expected=any_of(words))
         return self.take().word
 
     def name(self, what: str = "a name", *, is_column: bool = False) -> str:
-        """A name without its quotes. That of a column may be one of `COLUMN_WORDS`."""
+        """A name without its quotes. A column name may be one of `COLUMN_WORDS`."""
         token = self.token
         of_column = is_column or what in _OF_COLUMNS
         if self.at_name() or (of_column and token.kind is TokenKind.WORD and token.word in COLUMN_WORDS):
@@ -166,7 +166,7 @@ class TokenReader:
         self.fail(expected=what)
 
     def path(self, what: str = "a name") -> tuple[str, ...]:
-        """A name, perhaps qualified: `catalog.database.table`."""
+        """A name, optionally qualified: `catalog.database.table`."""
         parts = [self.name(what)]
         while self.accept("."):
             parts.append(self.name("a name after the dot"))
@@ -194,17 +194,17 @@ class TokenReader:
     # --- nesting ------------------------------------------------------------------------------------------------------
 
     def opening(self, sign: str = "(", closed_by: str = ")") -> Token:
-        """Consume an opening sign and record it."""
+        """Consumes an opening sign and records it."""
         token = self.expect(sign)
         self._openings.append((token, closed_by))
         return token
 
     def opened(self, token: Token, closed_by: str) -> None:
-        """Record an opening word that was consumed: CASE, BEGIN."""
+        """Records an opening word that was consumed: CASE, BEGIN."""
         self._openings.append((token, closed_by))
 
     def close(self) -> Token:
-        """Consume the sign or word that closes the last opening one."""
+        """Consumes the sign or word that closes the last opened one."""
         opening, closing = self._openings[-1]
         if self.token.word != closing:
             self.fail(expected=f", or {closing}" if "," in self._possibilities else closing, unclosed=opening)
@@ -238,17 +238,16 @@ class TokenReader:
         return tuple(items)
 
     def enter(self) -> None:
-        """Go one level down, into a construct that may contain itself; rejects excessive nesting.
+        """Enters a construct that may contain itself; rejects excessive nesting.
 
-        An error ends the reading, so levels need not be left after one: no `finally` is needed, which saves stack
-        frames.
+        An error ends parsing, so levels need not be left in a `finally`, which saves stack frames.
         """
         if self._depth >= DEPTH_MAX:
             raise self.too_deep()
         self._depth += 1
 
     def leave(self) -> None:
-        """Go one level up."""
+        """Leaves one level."""
         self._depth -= 1
 
     def too_deep(self) -> SqlError:
@@ -271,21 +270,21 @@ class TokenReader:
         return Span(token.start, token.stop, self.text)
 
     def since(self, start: int) -> Span:
-        """The place from an offset to the end of the last consumed token."""
+        """The span from an offset to the end of the last consumed token."""
         return Span(start, self.tokens[self.place - 1].stop if self.place else start, self.text)
 
     def since_node(self, node: Node) -> Span:
-        """The place from the beginning of a node to the end of the last consumed token."""
+        """The span from the beginning of a node to the end of the last consumed token."""
         return self.since(node.span.start if node.span is not None else 0)
 
     # --- errors -------------------------------------------------------------------------------------------------------
 
     def note_bare_alias(self) -> None:
-        """The next token becomes an alias although no AS precedes it."""
+        """Records that the next token becomes an alias although no AS precedes it."""
         self._bare_alias = (self.place, self.token, tuple(self._possibilities))
 
     def fail(self, *, expected: str | None = None, unclosed: Token | None = None) -> NoReturn:
-        """Raise the error for the current token."""
+        """Raises the error for the current token."""
         token = self.token
         if self._bare_alias is not None and self._bare_alias[0] == self.place - 1:
             _, alias, words = self._bare_alias
@@ -317,7 +316,7 @@ class TokenReader:
         raise problem(message, self.span_of(token))
 
     def _unfinished(self, expected: str | None) -> SqlError:
-        """The error for a string that ends too early: with the open tokens and their places."""
+        """The error for text that ends too early, with the unclosed tokens and their positions."""
         here = self.span_of(self.token)
         if self._openings:
             opening, closing = self._openings[-1]
@@ -379,6 +378,6 @@ def _near(token: Token, words: Iterable[str]) -> str | None:
     if token.kind is not TokenKind.WORD or len(token.word) < 3:
         return None
     known = {word.split(" ")[0] for word in words if word[:1].isalpha() and word.isupper()} - {token.word}
-    # A keyword is seldom another one misspelt: VALUE for VALUES, TABLE for TABLES.
+    # A keyword is seldom a misspelling of another: VALUE for VALUES, TABLE for TABLES.
     likeness = 0.85 if token.word in RESERVED else 0.65
     return nearest(token.word, sorted(word for word in known if len(word) > 2), likeness)

@@ -1,4 +1,4 @@
-"""The FROM clause: tables with hints and instants, joins, functions, UNNEST, queries, MATCH_RECOGNIZE."""
+"""The FROM clause: tables with hints and FOR SYSTEM_TIME, joins, functions, UNNEST, queries, MATCH_RECOGNIZE."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ _JOIN_WORDS = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL")
 
 
 class RelationReader(ExpressionReader):
-    """Reads the FROM clause."""
+    """Parses the FROM clause."""
 
     def match_recognize(self, relation: Relation) -> Relation:
         raise NotImplementedError
 
     def relations(self) -> Relation:
-        """a, b JOIN c ON …: a comma is a CROSS join. It binds like any join, from the left, as in Flink, so a join
-        after a comma applies to everything before it."""
+        """a, b JOIN c ON …: a comma is a CROSS join. As in Flink, it is left-associative like any join, so a join after
+        a comma applies to everything before it."""
         return self.joined(commas=True)
 
     def joined(self, first: Relation | None = None, *, commas: bool = False) -> Relation:
-        """A table and the joins after it."""
+        """A table and the joins that follow it."""
         relation = first or self.relation()
         length = 0
         while True:
@@ -160,7 +160,7 @@ class RelationReader(ExpressionReader):
         return Unnest(operand, ordinality, span=self.since(start.start))
 
     def _parenthesised_relation(self) -> Query | Relation:
-        """(query), (relation JOIN …), or either in more parentheses. The token after its beginning decides."""
+        """(query), (relation JOIN …), or either in more parentheses, as decided by the token after the parentheses."""
         self.opening()
         self.enter()
         inner: Query | Relation
@@ -203,7 +203,7 @@ class RelationReader(ExpressionReader):
         return AliasedRelation(relation, alias, columns, span=self.since_node(relation))
 
     def _refuse_pivot(self) -> None:
-        """Rejects PIVOT and UNPIVOT of a table, where an alias is possible."""
+        """Rejects PIVOT and UNPIVOT where an alias is possible."""
         instead = _PIVOTS.get(self.token.word)
         if instead is not None and self.ahead().word == "(":
             where = self.span_of(self.token)
@@ -211,7 +211,7 @@ class RelationReader(ExpressionReader):
             raise problem(sentence, where)
 
     def hints(self) -> tuple[Hint, ...]:
-        """/*+ OPTIONS('a' = 'b'), BROADCAST(t) */, if it is next."""
+        """Parses /*+ OPTIONS('a' = 'b'), BROADCAST(t) */, if it is next."""
         if self.token.word != "/*+":
             return ()
         self.opening("/*+", "*/")

@@ -1,6 +1,6 @@
-"""Functions whose arguments are written with words: EXTRACT(DAY FROM x), TRIM(LEADING 'a' FROM x), JSON_VALUE(…).
+"""Functions with keywords among their arguments: EXTRACT(DAY FROM x), TRIM(LEADING 'a' FROM x), JSON_VALUE(…).
 
-All become plain calls; the words become `options`:
+All become plain calls; the keywords become `options`:
 
 | written | arguments | options |
 |---|---|---|
@@ -40,10 +40,10 @@ Options = list[tuple[str, Any]]
 
 
 class SpecialCallReader(WindowReader):
-    """Reads calls with words inside. Each reader begins after the opening parenthesis."""
+    """Parses calls with keywords inside. Each method starts after the opening parenthesis."""
 
     def special_call(self, name: str) -> Expression:
-        """NAME(…) by the reader of this name."""
+        """Parses NAME(…) with the method for this name."""
         start = self.take()
         self.opening()
         self.enter()
@@ -127,7 +127,7 @@ class SpecialCallReader(WindowReader):
         return arguments, options, ()
 
     def _position(self) -> tuple[list[Expression], Options, tuple[OrderItem, ...]]:
-        # IN would be read as an operator: the preceding expression binds tighter.
+        # IN would be parsed as an operator, so the preceding expression must bind tighter.
         arguments = [self.expression(_ABOVE_IN)]
         if self.accept("IN"):
             arguments.append(self.expression(_ABOVE_IN))

@@ -1,4 +1,4 @@
-"""Splits a script into statements without parsing them: for a prompt, which must know when a statement is finished.
+"""Splits a script into statements without parsing them, for a prompt that must detect the end of a statement.
 
 Semicolons inside strings, names, comments and statement sets do not end a statement.
 """
@@ -16,14 +16,15 @@ __all__ = ["in_place", "is_complete", "statement_spans"]
 
 
 def statement_spans(text: str) -> tuple[Span, ...]:
-    """The place of each statement, without its semicolon. The last may lack one."""
+    """The span of each statement, without its semicolon, which the last may lack."""
     return tuple(
         Span(tokens[0].start, tokens[-1].stop, text) for tokens, _ in _statements(tokenised(text)) if len(tokens) > 0
     )
 
 
 def in_place(span: Span) -> str:
-    """A statement with blanks for all preceding text: the places in its errors are then those of the original text.
+    """A statement with all preceding text replaced by blanks, so that positions in its errors are those of the original
+    text.
 
     >>> in_place(statement_spans("SHOW TABLES;\\nSELECT 1;")[1])
     '            \\nSELECT 1'
@@ -32,8 +33,8 @@ def in_place(span: Span) -> str:
 
 
 def is_complete(text: str) -> bool:
-    """Whether a prompt can run the text: every statement in it has ended. Text that cannot be tokenised is complete: no
-    further line would correct it."""
+    """Whether a prompt can run the text, that is, every statement in it has ended. Text that cannot be tokenised counts
+    as complete, because no further line would correct it."""
     if unclosed_at(text) is not None:
         return False
     try:

@@ -28,7 +28,7 @@ _DETAILS = ("ESTIMATED_COST", "CHANGELOG_MODE", "JSON_EXECUTION_PLAN", "PLAN_ADV
 
 
 class StatementReader(CommandReader):
-    """Reads statements and scripts."""
+    """Parses statements and scripts."""
 
     def script(self) -> tuple[Statement, ...]:
         """Statements separated by semicolons; empty ones are omitted."""
@@ -43,7 +43,7 @@ class StatementReader(CommandReader):
                 self._fail_after()
 
     def finish(self) -> None:
-        """Nothing may follow but semicolons."""
+        """Checks that only semicolons follow."""
         if self.at_end():
             return
         if not self.at(";"):
@@ -54,7 +54,7 @@ class StatementReader(CommandReader):
             raise problem("one statement is expected here, but another begins", self.span_of(self.token))
 
     def _fail_after(self) -> None:
-        """Raises the error for a token after a possible end of the statement."""
+        """Raises the error for a token that follows a possible end of the statement."""
         token = self.token
         if token.word in (")", "]", "}"):
             raise problem(f"this {token.word} closes nothing", self.span_of(token))
@@ -233,7 +233,7 @@ class StatementReader(CommandReader):
         return Explain(self._planned(), details, span=self.since(start))
 
     def _planned(self) -> Statement:
-        """A statement with a plan: a query, an INSERT, a statement set, a table made of a query."""
+        """A statement with a plan: a query, an INSERT, a statement set, CREATE TABLE AS."""
         start = self.token.start
         if self.accept("STATEMENT"):
             self.expect("SET")

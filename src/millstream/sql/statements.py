@@ -63,8 +63,8 @@ class QueryStatement(Statement):
 
 @dataclass(frozen=True)
 class ColumnDefinition(Node):
-    """A physical column (`type`), a computed one (`expression`), or one of metadata (`metadata`: its key, "" where the
-    key is the column's name)."""
+    """A physical (`type`), computed (`expression`) or metadata column (`metadata`: its key, "" if equal to the column's
+    name)."""
 
     name: str
     type: TypeName | None = None
@@ -73,7 +73,7 @@ class ColumnDefinition(Node):
     is_virtual: bool = False
     comment: str | None = None
     is_primary_key: bool = False
-    is_enforced: bool = False  # of the key
+    is_enforced: bool = False  # whether the key is enforced
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class Distribution(Node):
 
 @dataclass(frozen=True)
 class CreateTable(Statement):
-    """CREATE [TEMPORARY] TABLE; with `query`: CREATE TABLE AS. Many fields: they are the clauses."""
+    """CREATE [TEMPORARY] TABLE; with `query`: CREATE TABLE AS. Many fields: one per clause."""
 
     name: tuple[str, ...]
     columns: tuple[ColumnDefinition, ...] = ()
@@ -215,12 +215,12 @@ class Drop(Statement):
 class Alteration(Node):
     """One change of ALTER: `action` (RENAME, SET, RESET, ADD, MODIFY, DROP, AS, SUSPEND, RESUME, REFRESH…), its
     `subject` (TABLE, COLUMN, OPTIONS, WATERMARK, PRIMARY KEY, PARTITION, …), and its details as data. Many fields: one
-    for each possible detail."""
+    per possible detail."""
 
     action: str
     subject: str
     columns: tuple[ColumnDefinition, ...] = ()
-    positions: tuple[str | None, ...] = ()  # of each column: None, "FIRST", or "AFTER x"
+    positions: tuple[str | None, ...] = ()  # per column: None, "FIRST", or "AFTER x"
     names: tuple[str, ...] = ()
     options: Options = ()
     watermark: WatermarkDefinition | None = None
@@ -230,7 +230,7 @@ class Alteration(Node):
     expression: Expression | None = None  # SET FRESHNESS = INTERVAL …
     distribution: Distribution | None = None
     partitions: tuple[tuple[tuple[str, Expression], ...], ...] = ()
-    if_exists: bool = False  # of the changed part; IF NOT EXISTS where it is added
+    if_exists: bool = False  # applies to the changed part; means IF NOT EXISTS for ADD
 
 
 @dataclass(frozen=True)
@@ -266,7 +266,7 @@ class StatementSet(Statement):
 
 @dataclass(frozen=True)
 class Modify(Statement):
-    """UPDATE, DELETE or TRUNCATE, which only batch tables take."""
+    """UPDATE, DELETE or TRUNCATE, which only batch tables support."""
 
     kind: str
     table: tuple[str, ...]
@@ -276,7 +276,8 @@ class Modify(Statement):
 
 @dataclass(frozen=True)
 class AnalyzeTable(Statement):
-    """ANALYZE TABLE t COMPUTE STATISTICS [FOR COLUMNS a, b]; `columns` None: of the table, () : of all columns."""
+    """ANALYZE TABLE t COMPUTE STATISTICS [FOR COLUMNS a, b]; `columns` is None for table statistics, () for all
+    columns."""
 
     table: tuple[str, ...]
     partition: tuple[tuple[str, Expression], ...] = ()
@@ -310,7 +311,7 @@ class CompilePlan(Statement):
 
 @dataclass(frozen=True)
 class SetOption(Statement):
-    """SET 'k' = 'v'; SET alone lists (`key` None)."""
+    """SET 'k' = 'v'; SET without arguments lists the options (`key` None)."""
 
     key: str | None = None
     value: str | None = None
@@ -346,7 +347,7 @@ class Show(Statement):
 
 @dataclass(frozen=True)
 class Describe(Statement):
-    """DESCRIBE table, or of another `kind`: CATALOG, DATABASE, FUNCTION, JOB, MODEL."""
+    """DESCRIBE of a table, or another `kind`: CATALOG, DATABASE, FUNCTION, JOB, MODEL."""
 
     name: tuple[str, ...]
     kind: str = "TABLE"
@@ -383,6 +384,6 @@ class CallProcedure(Statement):
 
 @dataclass(frozen=True)
 class ClientCommand(Statement):
-    """HELP, CLEAR, QUIT, EXIT: for the SQL client only."""
+    """HELP, CLEAR, QUIT, EXIT: only in the SQL client."""
 
     word: str

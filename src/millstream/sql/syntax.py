@@ -1,12 +1,10 @@
-"""The syntax of Flink's SQL as frozen data: the text's constructs and their places, without the meaning of names.
+"""The syntax of Flink's SQL as frozen data: constructs and their positions in the text, with names unresolved.
 
-Two producers, one consumer: the parser makes these nodes of text, the Table API makes them of Python calls, and
-`planner` binds both. A node's `span` is its place in the text (None: it was made by a call); equality ignores it, so
-two notations of one construct are equal.
+The parser creates these nodes from text, the Table API from Python calls, and `planner` binds both. A node's `span` is
+its position in the text (None if created by a call); equality ignores it, so two notations of one construct are equal.
 
 Operators are calls: `a + b` is `Call("+", (a, b))`, `a IS NULL` is `Call("IS NULL", (a,))`. The names are those of
-`expressions.functions`. Constructs with a syntax of their own (CAST, CASE, subqueries, windows) have a node of their
-own.
+`expressions.functions`. Constructs with special syntax (CAST, CASE, subqueries, windows) have separate node classes.
 """
 
 from __future__ import annotations
@@ -52,7 +50,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Span:
-    """A piece of the text, by offsets of characters; `source` is the whole text."""
+    """A span of the text, as character offsets; `source` is the whole text."""
 
     start: int
     stop: int
@@ -60,17 +58,17 @@ class Span:
 
     @property
     def line(self) -> int:
-        """The line it begins in, from 1."""
+        """The line in which the span starts, from 1."""
         return self.source.count("\n", 0, self.start) + 1
 
     @property
     def column(self) -> int:
-        """The column it begins in, from 1."""
+        """The column in which the span starts, from 1."""
         return self.start - (self.source.rfind("\n", 0, self.start) + 1) + 1
 
     @property
     def text(self) -> str:
-        """The text of the piece."""
+        """The text of the span."""
         return self.source[self.start : self.stop]
 
 
@@ -86,9 +84,9 @@ class Node:
 
 @dataclass(frozen=True)
 class TypeName(Node):
-    """A data type in its notation: `DECIMAL(10, 2) NOT NULL` is TypeName("DECIMAL", (10, 2), nullable=False).
+    """A data type as written: `DECIMAL(10, 2) NOT NULL` is TypeName("DECIMAL", (10, 2), nullable=False).
 
-    `elements` are the types inside: of ARRAY and MULTISET one, of MAP key and value, of ROW one for each of `fields`.
+    `elements` are the nested types: one for ARRAY and MULTISET, key and value for MAP, one per field for ROW.
     TIMESTAMP WITH LOCAL TIME ZONE is named TIMESTAMP_LTZ; intervals are "INTERVAL DAY TO SECOND" and similar.
     """
 
@@ -132,7 +130,7 @@ class Interval(Expression):
 
 @dataclass(frozen=True)
 class Name(Expression):
-    """A column, perhaps qualified: `b.auction`. Without quotes, with its case."""
+    """A column, optionally qualified: `b.auction`. Quotes are removed, case is preserved."""
 
     parts: tuple[str, ...]
 
@@ -147,7 +145,8 @@ class Star(Expression):
 @dataclass(frozen=True)
 class Call(Expression):
     """A function or an operator. `name` is upper-case for operators, otherwise as written; `path` is (catalog,
-    database) of a qualified name. `options` are words in the call: TRIM(LEADING …), EXTRACT(YEAR FROM …), JSON's."""
+    database) of a qualified name. `options` are keywords in the call: TRIM(LEADING …), EXTRACT(YEAR FROM …), JSON
+    clauses."""
 
     name: str
     arguments: tuple[Expression, ...] = ()
@@ -236,7 +235,7 @@ class Exists(Expression):
 
 @dataclass(frozen=True)
 class Scalar(Expression):
-    """A query used as a single value; `quantifier` SOME or ALL with the operator before it."""
+    """A query used as a single value; `quantifier` is SOME or ALL after a comparison operator."""
 
     query: Query
     operand: Expression | None = None
@@ -253,7 +252,7 @@ class RowValue(Expression):
 
 @dataclass(frozen=True)
 class FieldAccess(Expression):
-    """The field of a row, if it is not a plain name: `f(x).y`; '*' for all."""
+    """A field of a row that is not a plain name: `f(x).y`; '*' for all fields."""
 
     operand: Expression
     name: str
@@ -269,7 +268,7 @@ class ItemAccess(Expression):
 
 @dataclass(frozen=True)
 class As(Expression):
-    """An expression with a name inside it: the Table API's `expr.alias("a", "b")`."""
+    """A named subexpression: the Table API's `expr.alias("a", "b")`."""
 
     operand: Expression
     names: tuple[str, ...]
@@ -286,7 +285,7 @@ class OrderItem(Node):
 
 @dataclass(frozen=True)
 class Aggregated(Expression):
-    """A call with the clauses of aggregates."""
+    """A call with aggregate clauses."""
 
     call: Call
     distinct: bool = False

@@ -1,8 +1,8 @@
-"""Tokenises text: words, quoted names, strings, bytes, numbers and signs. Comments are skipped, hints are not.
+"""Tokenises text: words, quoted names, strings, bytes, numbers and signs. Comments are skipped, except hints.
 
-One pass, linear in the text. A token records its place; `value` is its meaning (without quotes, doubled quotes single)
-and `word` is the upper-case word of an unquoted name, by which the grammar recognises keywords. A quote or a comment
-that is never closed is an error that shows where it was opened.
+One pass, linear in the text. A token records its position; `value` is its content (without quotes, and with doubled
+quotes made single), and `word` is an unquoted name in upper case, by which the grammar recognises keywords. The error
+for an unclosed quote or comment shows where it was opened.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class TokenKind(Enum):
 class Token(NamedTuple):
     kind: TokenKind
     value: str
-    word: str  # upper-case; of a sign the sign itself; "" for a token that is not a word of the grammar
+    word: str  # in upper case; for a sign, the sign itself; "" for other tokens
     start: int
     stop: int
 
@@ -80,7 +80,7 @@ def tokenised(text: str) -> list[Token]:
 
 
 def unclosed_at(text: str) -> int | None:
-    """The place of a string, a name or a comment that is never closed; None if there is none."""
+    """The position of an unclosed string, name or comment, or None."""
     place = 0
     while place < len(text):
         piece = _PIECES.match(text, place)
@@ -117,7 +117,7 @@ def _quoted(text: str, kind: str, start: int, stop: int) -> Token:
     if kind == "escaped":
         return Token(TokenKind.TEXT, _C_ESCAPE.sub(_c_escape, written[2:-1]), "", start, stop)
     if kind == "unicode":
-        # The escape sign may follow (UESCAPE '!'), so the value is read with it, by `unicode_text`.
+        # The escape character may follow (UESCAPE '!'), so `unicode_text` decodes the value later.
         return Token(TokenKind.TEXT, written[3:-1].replace("''", "'"), "U&", start, stop)
     return Token(TokenKind.TEXT, written[written.index("'") + 1 : -1].replace("''", "'"), "", start, stop)
 
@@ -146,7 +146,7 @@ _CURLY = {"‘": "'", "’": "'", "“": "'", "”": "'", "´": "'"}
 
 
 def _unreadable(text: str, place: int) -> Exception:
-    """The error at a place where no token begins: most often something opened and not closed."""
+    """The error at a position where no token starts, most often because something was not closed."""
     sign = text[place]
     here = Span(place, place + 1, text)
     if text.startswith("/*", place):

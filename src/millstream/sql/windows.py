@@ -1,4 +1,4 @@
-"""Clauses after a call: FILTER, WITHIN GROUP, IGNORE NULLS, OVER with its window; and orders, which windows share."""
+"""Clauses after a call: FILTER, WITHIN GROUP, IGNORE NULLS, OVER with its window; also ORDER BY, which windows use."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["WindowReader"]
 
 
 class WindowReader(LiteralReader):
-    """Reads orders and windows. Expressions and queries are read by the readers built on it."""
+    """Parses ORDER BY and windows. Subclasses parse expressions and queries."""
 
     def expression(self, above: int = 0) -> Expression:
         raise NotImplementedError
@@ -31,15 +31,15 @@ class WindowReader(LiteralReader):
         raise NotImplementedError
 
     def at_query(self) -> bool:
-        """Whether a query begins here."""
+        """Whether a query starts here."""
         return self.at("SELECT", "WITH", "VALUES") or (self.token.word == "TABLE" and self.ahead().word != "(")
 
     def at_set_operation(self) -> bool:
-        """Whether a query continues here after its first part."""
+        """Whether a set operation follows the first part of a query."""
         return self.at("UNION", "INTERSECT", "EXCEPT", "ORDER", "LIMIT", "OFFSET", "FETCH")
 
     def order_by(self) -> tuple[OrderItem, ...]:
-        """ORDER BY items, if they are next."""
+        """Parses ORDER BY items, if next."""
         if not self.accept("ORDER"):
             return ()
         self.expect("BY")
@@ -54,14 +54,14 @@ class WindowReader(LiteralReader):
         return OrderItem(expression, descending, nulls_first, span=self.since_node(expression))
 
     def partition_by(self) -> tuple[Expression, ...]:
-        """PARTITION BY expressions, if they are next."""
+        """Parses PARTITION BY expressions, if next."""
         if not self.accept("PARTITION"):
             return ()
         self.expect("BY")
         return self.separated(self.expression)
 
     def aggregated(self, call: Call, *, distinct: bool = False, order_by: tuple[OrderItem, ...] = ()) -> Expression:
-        """A call with the clauses after it."""
+        """Parses the clauses after a call, and returns the call with them."""
         start = call.span.start if call.span is not None else 0
         within_group: tuple[OrderItem, ...] = ()
         condition = None
@@ -69,7 +69,7 @@ class WindowReader(LiteralReader):
         if self.accept("WITHIN"):
             self.expect("GROUP")
             within_group = self.in_parentheses(self._needed_order)
-        # Both orders are written: f(x) FILTER (…) IGNORE NULLS OVER w, and f(x) IGNORE NULLS FILTER (…).
+        # Both orders are accepted: f(x) FILTER (…) IGNORE NULLS OVER w, and f(x) IGNORE NULLS FILTER (…).
         while True:
             if condition is None and self.token.word == "FILTER" and self.ahead().word == "(":
                 self.take()

@@ -1,4 +1,4 @@
-"""Calls as text, added to `written`: operators, functions with words inside, aggregates and windows."""
+"""Calls as text, added to `written`: operators, functions with keywords inside, aggregates and windows."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ def _function_name(node: Call) -> str:
 
 
 def _special_arguments(node: Call) -> str | None:
-    """The arguments of a call with words inside; None for a plain one."""
-    # The Table API passes a function of the program's itself; its name precedes the arguments.
+    """The arguments of a call with keywords inside; None for a plain call."""
+    # The Table API passes the program's function itself; its name precedes the arguments.
     options, upper = {key: value for key, value in node.options if key != "function"}, node.name.upper()
     parts = [written(each) for each in node.arguments]
     if upper in ("JSON_OBJECT", "JSON_OBJECTAGG"):

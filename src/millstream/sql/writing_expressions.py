@@ -1,4 +1,5 @@
-"""Expressions and types as text. `written` is open: queries and statements add their own nodes to it."""
+"""Expressions and types as text. `written` is extensible: modules for queries and statements register their own
+nodes."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ __all__ = [
 ]
 
 PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# Not reserved, but read as something else in some places.
+# Not reserved, but ambiguous in some positions.
 _SOFT = frozenset(
     {
         "MAP",
@@ -101,7 +102,7 @@ def text_literal(value: str) -> str:
 
 
 def _level(node: Node) -> int:
-    """How tightly the outermost operator of an expression binds."""
+    """The precedence of an expression's outermost operator."""
     if isinstance(node, Call):
         if len(node.arguments) == 2 and node.name in BINARY:
             return BINARY[node.name]
@@ -120,7 +121,7 @@ def _level(node: Node) -> int:
 
 
 def operand(node: Node, above: int) -> str:
-    """A part of an operator that binds like `above`: in parentheses unless it binds tighter."""
+    """An operand of an operator with precedence `above`: in parentheses unless it binds tighter."""
     text = written(node)
     return text if _level(node) > above else f"({text})"
 
@@ -283,8 +284,8 @@ def _item(node: ItemAccess) -> str:
 
 
 def _accessed(node: Expression) -> str:
-    """The expression before a field or item access: in parentheses unless it is a primary. `a.b` would be a name, so
-    `(a).b`."""
+    """The expression before a field or item access, in parentheses unless it is a primary: `(a).b`, because `a.b` would
+    be a name."""
     is_primary = isinstance(node, FieldAccess | ItemAccess | Case | Cast | RowValue | Exists) or (
         isinstance(node, Call) and _level(node) == _PRIMARY
     )

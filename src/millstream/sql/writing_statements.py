@@ -50,7 +50,7 @@ def _enforced(is_enforced: bool) -> str:
 
 
 def options_text(options: Options) -> str:
-    """('key' = 'value', …), a line each if there are several."""
+    """('key' = 'value', …), one per line if there are several."""
     pairs = [f"{text_literal(key)} = {text_literal(value)}" for key, value in options]
     if len(pairs) < 2:
         return f"({commas(pairs)})"
@@ -227,7 +227,7 @@ def _alter(node: Alter) -> str:
 
 
 def _elements(change: Alteration) -> list[str]:
-    """The added or modified elements of a change, as written in parentheses."""
+    """The added or modified elements of a change, in parentheses."""
     positions = change.positions or (None,) * len(change.columns)
     elements = [
         joined_words(written(column), _position(at)) for column, at in zip(change.columns, positions, strict=True)

@@ -1,7 +1,7 @@
 """The Table API and SQL: the public module, with PyFlink's names.
 
-Importing it loads neither PySpark nor Java. Programs build tables by method calls or statements; `execute` and similar
-methods run them as jobs.
+Importing it loads neither PySpark nor Java. Programs build tables with method calls or SQL statements; `execute` and
+similar methods run them as jobs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Stored plans: compiled INSERTs that retain their plan and uids when the program or the planner changes.
+"""Stored plans: compiled INSERTs whose plan and uids stay the same when the program or the planner changes.
 
-A plan is data (`planner/plan_json.py`): compiled once, stored in a file, and run unchanged. A job started from it and
-restarted from it finds its state, whatever changes in the query's text or the catalog.
+A plan is data (`planner/plan_json.py`): compiled once, stored in a file, and run unchanged. A job restarted from the
+same plan finds its state, regardless of changes to the query's text or the catalog.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class CompiledPlan:
             return plan_text(self._plan, self._t_env._session)
 
     def as_smile_bytes(self) -> bytes:
-        """Not available: Smile is a binary format of Java libraries."""
+        """Not supported: Smile is a binary format of Java libraries."""
         raise NotAvailableError(
             "CompiledPlan.as_smile_bytes is not available: Smile is a binary form of JSON for Java libraries. "
             "as_json_string().encode() returns bytes"
@@ -70,7 +70,7 @@ class CompiledPlan:
         return _version()
 
     def print_json_string(self) -> None:
-        """Print the plan as JSON."""
+        """Prints the plan as JSON."""
         print(self.as_json_string())
 
     def execute(self) -> TableResult:
@@ -90,7 +90,7 @@ class CompiledPlan:
 
 
 def plan_text(plan: Sequence[Sink], session: PlannerSession) -> str:
-    """A plan in its stored form, with user functions by their names in the session."""
+    """A plan as JSON text, with user functions referenced by their names in the session."""
 
     def name_of(function: UserFunction) -> str | None:
         if function is REPEAT_ROWS:

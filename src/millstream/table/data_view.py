@@ -1,4 +1,4 @@
-"""Collections in an aggregate's accumulator: lists and maps that may be too large for a single value."""
+"""Collections in an aggregate's accumulator: lists and maps that may be too large to store as one value."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class MapView(Generic[K, V]):
         self._dict: dict[K, V] = {}
 
     def get(self, key: K) -> V:
-        """The value of a key; KeyError if there is none."""
+        """The value of a key; raises KeyError if the key is missing."""
         return self._dict[key]
 
     def put(self, key: K, value: V) -> None:
@@ -78,7 +78,7 @@ class MapView(Generic[K, V]):
         self._dict.update(dict_value)
 
     def remove(self, key: K) -> None:
-        """Removes a key; KeyError if it is missing."""
+        """Removes a key; raises KeyError if it is missing."""
         del self._dict[key]
 
     def contains(self, key: K) -> bool:

@@ -1,12 +1,8 @@
-"""`Expression`: a value of every row of a query, built by method calls instead of text.
+"""`Expression`: a value computed per row of a query, built with method calls instead of SQL text.
 
-It holds a single node of SQL syntax (`millstream.sql.syntax`): a table resolves names and checks types when the
-expression is used.
->>> from millstream.table.expressions import col
->>> (col("price") * 2 > 10) & col("name").like("a%")
-Expression<(((price * 2) > 10) AND (name LIKE 'a%'))>
->>> print(col("price") * 2)
-times(price, 2)
+It holds a single node of SQL syntax (`millstream.sql.syntax`). Names are resolved and types checked when a table uses
+the expression. >>> from millstream.table.expressions import col >>> (col("price") * 2 > 10) & col("name").like("a%")
+Expression<(((price * 2) > 10) AND (name LIKE 'a%'))> >>> print(col("price") * 2) times(price, 2)
 
 `print` shows PyFlink's text, `repr` a string close to SQL.
 """
@@ -67,7 +63,7 @@ class Expression(
     AggregateMethods,
     Generic[T],
 ):
-    """A value of every row: a column, a literal, or a function of other expressions.
+    """A value computed per row: a column, a literal, or a function of other expressions.
 
     Programs start with `col`, `lit` and the other functions of `millstream.table.expressions`.
     """

@@ -1,4 +1,4 @@
-"""Where expressions begin: columns, literals, and the functions that have no expression before them.
+"""Entry points of expressions: columns, literals, and functions that are not methods of an expression.
 
 >>> print(concat_ws("-", col("a"), lit(3)))
 concat_ws('-', a, 3)
@@ -117,7 +117,7 @@ def col(name: str) -> Expression[Any]:
 
 
 def lit(v: Any, data_type: DataType | None = None) -> Expression[Any]:
-    """A Python value as a literal, with its own or the requested type."""
+    """A Python value as a literal, with its inferred or the requested type."""
     if data_type is not None and not isinstance(data_type, DataType):
         raise refuse_type(f"lit: found {data_type!r} as the data type, expected one such as DataTypes.BIGINT()")
     return Expression(literal(v, data_type))
@@ -137,12 +137,12 @@ def _column_place(place: str | int) -> Any:
 
 
 def and_(predicate0: Any, predicate1: Any, *predicates: Any) -> Expression[Any]:
-    """Whether all are true."""
+    """Whether all conditions are true."""
     return _folded("AND", predicate0, predicate1, *predicates)
 
 
 def or_(predicate0: Any, predicate1: Any, *predicates: Any) -> Expression[Any]:
-    """Whether one is true."""
+    """Whether at least one condition is true."""
     return _folded("OR", predicate0, predicate1, *predicates)
 
 
@@ -154,7 +154,7 @@ def _folded(operator: str, first: Any, *others: Any) -> Expression[Any]:
 
 
 def not_(expression: Any) -> Expression[Any]:
-    """Whether it is false; NULL for NULL."""
+    """Negates a condition; NULL for NULL."""
     return made_call("NOT", expression)
 
 
@@ -232,7 +232,7 @@ def rand_integer(bound: Any, seed: Any = None) -> Expression[Any]:
 
 
 def atan2(y: Any, x: Any) -> Expression[Any]:
-    """The angle of a point."""
+    """The angle of the point (x, y)."""
     return made_call("ATAN2", y, x)
 
 
@@ -242,7 +242,7 @@ def negative(v: Any) -> Expression[Any]:
 
 
 def concat(first: Any, *others: Any) -> Expression[Any]:
-    """The concatenation of the strings; NULL if one is NULL."""
+    """The concatenation of the strings; NULL if any is NULL."""
     return made_call("CONCAT", first, *others)
 
 
@@ -264,7 +264,7 @@ def null_of(data_type: DataType) -> Expression[Any]:
 
 
 def log(v: Any, base: Any = None) -> Expression[Any]:
-    """The logarithm to a base, or the natural one."""
+    """The logarithm to the given base; by default the natural logarithm."""
     return made_call("LOG", v) if base is None else made_call("LOG", base, v)
 
 
@@ -310,7 +310,7 @@ def lead(expr: Any, offset: Any = 1, default: Any = None) -> Expression[Any]:
 
 
 def call(f: Any, *args: Any) -> Expression[Any]:
-    """A function by its name in the catalog, or a wrapper made by `udf` and similar."""
+    """Calls a function, given by its name in the catalog or as a wrapper created by `udf` and similar."""
     from millstream.table.udf import UserDefinedFunctionWrapper
 
     if isinstance(f, UserDefinedFunctionWrapper):
@@ -318,7 +318,7 @@ def call(f: Any, *args: Any) -> Expression[Any]:
     if not isinstance(f, str):
         raise refuse_type(f"call: found {f!r}, expected a function's name, or a wrapper made by udf()")
     *path, name = f.split(".")
-    if not path and name.upper() == "SUM0":  # Flink's name of a function without a SQL call
+    if not path and name.upper() == "SUM0":  # Flink's name for a function without SQL syntax
         name = "$SUM0"
     return Expression(Call(name, tuple(map(node_of, args)), path=tuple(path)))
 

@@ -227,7 +227,7 @@ class MaxWithRetractAggFunction(_CountedAggFunction):
 
     @staticmethod
     def update_max(acc: Any) -> None:
-        """Computes the largest of the present values."""
+        """Computes the largest of the current values."""
         acc[0] = max((value for value, count in acc[1].items() if count > 0), default=None)
 
     _update = update_max
@@ -238,14 +238,14 @@ class MinWithRetractAggFunction(_CountedAggFunction):
 
     @staticmethod
     def update_min(acc: Any) -> None:
-        """Computes the smallest of the present values."""
+        """Computes the smallest of the current values."""
         acc[0] = min((value for value, count in acc[1].items() if count > 0), default=None)
 
     _update = update_min
 
 
 class MaxAggFunction(AggregateFunction):
-    """The largest value; accumulator: it."""
+    """The largest value, which is also the accumulator."""
 
     def get_value(self, accumulator: Any) -> Any:
         return accumulator[0]
@@ -266,7 +266,7 @@ class MaxAggFunction(AggregateFunction):
 
 
 class MinAggFunction(MaxAggFunction):
-    """The smallest value; accumulator: it."""
+    """The smallest value, which is also the accumulator."""
 
     def accumulate(self, accumulator: Any, *args: Any) -> None:
         if args[0] is not None and (accumulator[0] is None or args[0] < accumulator[0]):
@@ -277,14 +277,14 @@ class MinAggFunction(MaxAggFunction):
 
 
 class Sum0AggFunction(AggregateFunction):
-    """The sum, 0 if there are no values; accumulator: it."""
+    """The sum, 0 without values; the accumulator is the sum."""
 
     def get_value(self, accumulator: Any) -> Any:
         return accumulator[0]
 
     @abstractmethod
     def create_accumulator(self) -> Any:
-        """An empty accumulator: a zero of the type."""
+        """An empty accumulator: zero in the sum's type."""
 
     def accumulate(self, accumulator: Any, *args: Any) -> None:
         if args[0] is not None:
@@ -300,28 +300,28 @@ class Sum0AggFunction(AggregateFunction):
 
 
 class IntSum0AggFunction(Sum0AggFunction):
-    """The sum of integers, 0 if there are none."""
+    """The sum of integers, 0 without values."""
 
     def create_accumulator(self) -> Any:
         return [0]
 
 
 class FloatSum0AggFunction(Sum0AggFunction):
-    """The sum of floats, 0.0 if there are none."""
+    """The sum of floats, 0.0 without values."""
 
     def create_accumulator(self) -> Any:
         return [0.0]
 
 
 class DecimalSum0AggFunction(Sum0AggFunction):
-    """The sum of decimals, 0 if there are none."""
+    """The sum of decimals, 0 without values."""
 
     def create_accumulator(self) -> Any:
         return [Decimal(0)]
 
 
 class SumAggFunction(AggregateFunction):
-    """The sum, NULL if there are no values; accumulator: it."""
+    """The sum, NULL without values; the accumulator is the sum."""
 
     def get_value(self, accumulator: Any) -> Any:
         return accumulator[0]
@@ -342,7 +342,7 @@ class SumAggFunction(AggregateFunction):
 
 
 class SumWithRetractAggFunction(AvgAggFunction):
-    """The sum, NULL if there are no values, with retraction; accumulator: sum, count."""
+    """The sum, NULL without values, with retraction; accumulator: sum, count."""
 
     def get_value(self, accumulator: Any) -> Any:
         return None if accumulator[1] == 0 else accumulator[0]

@@ -13,7 +13,7 @@ _NO_MODULES = "register functions of your own with create_temporary_system_funct
 
 
 class Module:
-    """A package of functions inside Flink's JVM."""
+    """A package of functions in Flink's JVM."""
 
     def __init__(self, j_module: Any) -> None:
         raise NotAvailableError(f"Module is not available: it is a Java object; {_NO_MODULES}")

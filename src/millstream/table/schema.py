@@ -1,7 +1,7 @@
 """`Schema`: the columns of a table as declared by a program; a table resolves names and checks types on use.
 
-Columns are physical, computed, or metadata of the connector; one may be the rowtime, with its watermark. It holds the
-same definitions as parsed CREATE TABLE syntax.
+Columns are physical, computed, or metadata of the connector; one may be the rowtime, with its watermark. A schema holds
+the same definitions as parsed CREATE TABLE syntax.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Schema:
             self._key: KeyDefinition | None = None
 
         def from_schema(self, unresolved_schema: Schema) -> Schema.Builder:
-            """Adds all of another schema."""
+            """Adds all definitions of another schema."""
             self._columns += unresolved_schema._columns
             self._watermarks += unresolved_schema._watermarks
             self._key = unresolved_schema._key or self._key

@@ -1,4 +1,4 @@
-"""Series to Arrow's IPC stream and back, as in PyFlink's workers, for programs that call it."""
+"""Converts pandas Series to Arrow's IPC stream and back, as in PyFlink's workers, for programs that call it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The dialects of SQL: Flink's; Hive's is not available."""
+"""SQL dialects. Only Flink's is available, not Hive's."""
 
 from __future__ import annotations
 

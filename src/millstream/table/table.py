@@ -1,6 +1,6 @@
 """`Table`: a query under construction, call by call. Nothing runs before `execute` and similar methods.
 
-A table is immutable: every call returns another one. It holds a bound relation (`planner.relations`), so errors in
+A table is immutable: every call returns a new one. It holds a bound relation (`planner.relations`), so errors in
 names and types are raised at the user's line.
 """
 
@@ -195,15 +195,15 @@ class Table(TableOutputs):
         return self._joined("join", right, JoinKind.INNER, join_predicate)
 
     def left_outer_join(self, right: Table, join_predicate: Expression[Any] | None = None) -> Table:
-        """The same, and unmatched rows of this table."""
+        """Joins the matching rows of both tables, and also emits unmatched rows of this table."""
         return self._joined("left_outer_join", right, JoinKind.LEFT, join_predicate)
 
     def right_outer_join(self, right: Table, join_predicate: Expression[Any] | None = None) -> Table:
-        """The same, and unmatched rows of the other table."""
+        """Joins the matching rows of both tables, and also emits unmatched rows of the other table."""
         return self._joined("right_outer_join", right, JoinKind.RIGHT, join_predicate)
 
     def full_outer_join(self, right: Table, join_predicate: Expression[Any]) -> Table:
-        """The same, and unmatched rows of both tables."""
+        """Joins the matching rows of both tables, and also emits unmatched rows of either."""
         return self._joined("full_outer_join", right, JoinKind.FULL, join_predicate)
 
     def _joined(self, method: str, right: Table, kind: JoinKind, predicate: Any) -> Table:
@@ -222,7 +222,7 @@ class Table(TableOutputs):
             )
 
     def left_outer_join_lateral(self, table_function_call: Any, join_predicate: Expression[Any] | None = None) -> Table:
-        """The same, and rows for which it returns none."""
+        """Like `join_lateral`, and also emits rows for which the function returns none."""
         with at_users_line():
             return self._made(
                 lateral(self._relation, table_function_call, JoinKind.LEFT, join_predicate, self._t_env._session)
@@ -304,13 +304,13 @@ class Table(TableOutputs):
         print(shown_tree(self._relation.schema))
 
     def to_changelog(self, *arguments: Expression[Any]) -> Table:
-        """The table's changes as append-only rows: a column of the operation, then the table's own. Arguments are
-        named: `descriptor("code").as_argument("op")`, `map_("INSERT", "I").as_argument("op_mapping")`."""
+        """The table's changes as append-only rows: an operation column, then the table's columns. Arguments are named:
+        `descriptor("code").as_argument("op")`, `map_("INSERT", "I").as_argument("op_mapping")`."""
         return self._changelog("to_changelog", arguments)
 
     def from_changelog(self, *arguments: Expression[Any]) -> Table:
-        """The table whose changes the rows encode; arguments as those of FROM_CHANGELOG. Upserts need a PARTITION BY,
-        which only SQL has."""
+        """The table whose changes the rows encode; the arguments are those of FROM_CHANGELOG. Upserts require PARTITION
+        BY, which only SQL supports."""
         return self._changelog("from_changelog", arguments)
 
     def _changelog(self, function: str, arguments: tuple[Expression[Any], ...]) -> Table:

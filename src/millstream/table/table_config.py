@@ -1,6 +1,6 @@
 """`TableConfig`: the settings of a table environment, by Flink's keys.
 
-All are in one Configuration; settings other than the tables' own (parallelism, checkpoints) are passed to its jobs.
+All are stored in one Configuration; settings other than table options (parallelism, checkpoints) are passed to jobs.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class TableConfig:
         if j_table_config is not None:
             raise refuse("TableConfig: make one by TableConfig.get_default(), or take t_env.get_config()")
         self._configuration = Configuration() if configuration is None else configuration
-        self._below = Configuration() if below is None else below  # the stream environment's, as defaults
+        self._below = Configuration() if below is None else below  # the stream environment's settings, as defaults
 
     def get(self, key: str, default_value: str) -> str:
         """The value of a setting."""
@@ -75,7 +75,7 @@ class TableConfig:
         self.set(_ZONE, timezone_id)
 
     def get_max_generated_code_length(self) -> int:
-        """The value set, or Flink's: no code is generated here."""
+        """The configured value, or Flink's default. It has no effect: no code is generated here."""
         return self._configuration.get_integer(_CODE_LENGTH, 4000)
 
     def set_max_generated_code_length(self, max_generated_code_length: int) -> None:
@@ -93,7 +93,7 @@ class TableConfig:
         self._configuration.set_string(STATE_LIFETIME.key, f"{int(duration.total_seconds() * 1000)} ms")
 
     def get_idle_state_retention(self) -> datetime.timedelta:
-        """How long a query retains unused state; 0: without limit."""
+        """How long a query retains unused state; 0 means without limit."""
         return datetime.timedelta(milliseconds=STATE_LIFETIME.parse(self.get(STATE_LIFETIME.key, "0 ms")))
 
     def get_configuration(self) -> Configuration:

@@ -137,7 +137,7 @@ class TableEnvironment(CatalogMethods):
             return self._of_columns(pa.Table.from_batches([columns]), row_type, watermark)
 
     def _of_columns(self, columns: pa.Table, row_type: RowType, watermark: WatermarkEntry | None = None) -> Table:
-        """The same from Arrow columns of the row type."""
+        """A table of Arrow columns with the row type, optionally with a watermark."""
         return self._of_source(ColumnSource(columns, TableRowType(row_type)), row_type, watermark)
 
     def from_pandas(self, pdf: pd.DataFrame, schema: Any = None, splits_num: int = 1) -> Table:
@@ -258,7 +258,7 @@ class StreamTableEnvironment(TableEnvironment):
         stream_execution_environment: StreamExecutionEnvironment | None = None,
         environment_settings: EnvironmentSettings | None = None,
     ) -> StreamTableEnvironment:
-        """A table environment over the streams of an environment."""
+        """Creates a table environment over the streams of an environment."""
         environment = stream_execution_environment
         if environment is not None and not isinstance(environment, StreamExecutionEnvironment):
             raise refuse_type(f"create: found {environment!r}, expected a StreamExecutionEnvironment")
@@ -271,13 +271,13 @@ class StreamTableEnvironment(TableEnvironment):
         return StreamTableEnvironment((_settings(environment_settings), environment))
 
     def from_data_stream(self, data_stream: DataStream, *fields_or_schema: Any) -> Table:
-        """A stream's records as rows, by a Schema, by fields, or by the stream's type alone."""
+        """Converts a stream's records to rows by a Schema, by fields, or by the stream's type."""
         return self._table(self._relation_of("from_data_stream", data_stream, fields_or_schema))
 
     def from_changelog_stream(
         self, data_stream: DataStream, schema: Schema | None = None, changelog_mode: ChangelogMode | None = None
     ) -> Table:
-        """A table from a stream of changes, by the kinds of its rows."""
+        """Converts a stream of changes to a table; each Row's kind determines the change."""
         mode = changelog_mode or ChangelogMode.all()
         if not isinstance(data_stream, DataStream):
             raise refuse_type(f"from_changelog_stream: found {data_stream!r}, expected a stream")
@@ -292,7 +292,7 @@ class StreamTableEnvironment(TableEnvironment):
         self, table: Table, target_schema: Schema | None = None, changelog_mode: ChangelogMode | None = None
     ) -> DataStream:
         """The changes of a table as a stream of Rows with row kinds. `target_schema`: their columns. `changelog_mode`:
-        insert_only() rejects a table that changes; upsert() omits update-before rows, and needs a schema with a primary
+        insert_only() rejects an updating table; upsert() omits update-before rows, and needs a schema with a primary
         key."""
         mode = changelog_mode or ChangelogMode.all()
         if not isinstance(table, Table):
@@ -347,7 +347,7 @@ def _settings(settings: Any) -> EnvironmentSettings:
 
 
 def _store(settings: EnvironmentSettings) -> CatalogStore:
-    """A store with the initial catalog."""
+    """A catalog store with the initial catalog."""
     database = settings.get_built_in_database_name()
     store = CatalogStore()
     store.catalogs = {settings.get_built_in_catalog_name(): StoredCatalog({database: Database()}, database)}

@@ -31,7 +31,7 @@ class TablePipeline:
         self._t_env = t_env
 
     def execute(self) -> TableResult:
-        """Runs it as a job, concurrently with the program."""
+        """Runs the query as a job, concurrently with the program."""
         with at_users_line():
             return TableResult(self._t_env._runner.insert([self._sink]))
 
@@ -47,7 +47,7 @@ class TablePipeline:
         print(self.explain(*extra_details))
 
     def get_sink_identifier(self) -> ObjectIdentifier | None:
-        """The target table; None if it is not in a catalog."""
+        """The path of the target table; None if it is not in a catalog."""
         target = self._sink.target
         if not isinstance(target, TableEntry) or len(target.path) != 3:
             return None

@@ -19,7 +19,7 @@ __all__ = ["CloseableIterator", "TableResult"]
 
 
 class TableResult:
-    """The result of a statement. Its rows can be read once: by `collect` or `print`."""
+    """The result of a statement. Its rows can be read once, with `collect` or `print`."""
 
     def __init__(self, j_table_result: Any) -> None:
         if not isinstance(j_table_result, Outcome):
@@ -47,7 +47,7 @@ class TableResult:
         return ResolvedSchema.physical(self._outcome.schema.names, self._outcome.schema.types)
 
     def get_result_kind(self) -> ResultKind:
-        """Whether there are rows, or just success."""
+        """Whether the result has rows, or only reports success."""
         return self._outcome.kind
 
     def collect(self) -> CloseableIterator:
@@ -55,12 +55,13 @@ class TableResult:
         return CloseableIterator(self._outcome.source, type_info=self._outcome.type_info)
 
     def print(self) -> None:
-        """Prints the rows as a table until they end, which for unbounded input is never."""
+        """Prints the rows as a table until they end; never returns for unbounded input."""
         try:
             for line in self._outcome.lines():
                 print(line, flush=True)
         except BrokenPipeError:
-            # The reader has closed the pipe (as `| head` does): end the job, and avoid a second error at Python's exit.
+            # The reader has closed the pipe (as `| head` does): end the job, and avoid a second error when Python
+            # exits.
             self._outcome.source.close()
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         except KeyboardInterrupt:

@@ -46,7 +46,7 @@ class TableSchema:
         return list(self._types)
 
     def get_field_data_type(self, field: int | str) -> DataType | None:
-        """The type of a column, by its name or its position counted from 0; None if there is none."""
+        """The type of a column, by its name or its position counted from 0; None if it does not exist."""
         if isinstance(field, str):
             return self._types[self._names.index(field)] if field in self._names else None
         return self._types[field] if 0 <= field < len(self._types) else None
@@ -60,7 +60,7 @@ class TableSchema:
         return list(self._names)
 
     def get_field_name(self, field_index: int) -> str | None:
-        """The name of the column at a position counted from 0; None if there is none."""
+        """The name of the column at a position counted from 0; None if it does not exist."""
         return self._names[field_index] if 0 <= field_index < len(self._names) else None
 
     def to_row_data_type(self) -> RowType:

@@ -70,8 +70,8 @@ def udf(
     name: str | None = None,
     func_type: str = "general",
 ) -> Any:
-    """Makes a scalar function, with one value per row, from a plain function (as a decorator or by a call), a
-    ScalarFunction, or an asynchronous function.
+    """Creates a scalar function, which returns one value per row, from a plain function (as a decorator or by a call),
+    a ScalarFunction, or an asynchronous function.
 
     >>> from millstream.table.types import DataTypes
     >>> from millstream.table.expressions import col
@@ -98,7 +98,7 @@ def udtf(
     deterministic: bool | None = None,
     name: str | None = None,
 ) -> Any:
-    """Makes a table function, with rows per row. `result_types` are those of its columns."""
+    """Creates a table function, which returns any number of rows per row. `result_types`: the types of its columns."""
 
     def wrapped(function: Any) -> UserDefinedTableFunctionWrapper:
         return UserDefinedTableFunctionWrapper(function, input_types, result_types, deterministic, name)
@@ -115,8 +115,8 @@ def udaf(
     name: str | None = None,
     func_type: str = "general",
 ) -> Any:
-    """Makes an aggregate, with one value for many rows, from an AggregateFunction; with `func_type="pandas"` also from
-    a plain function of Series."""
+    """Creates an aggregate, which returns one value for many rows, from an AggregateFunction; with `func_type="pandas"`
+    also from a plain function of Series."""
 
     def wrapped(function: Any) -> UserDefinedAggregateFunctionWrapper:
         return UserDefinedAggregateFunctionWrapper(
@@ -135,7 +135,7 @@ def udtaf(
     name: str | None = None,
     func_type: str = "general",
 ) -> Any:
-    """Makes a table aggregate, with rows for many rows, from a TableAggregateFunction."""
+    """Creates a table aggregate, which returns several rows for many rows, from a TableAggregateFunction."""
 
     def wrapped(function: Any) -> UserDefinedAggregateFunctionWrapper:
         return UserDefinedAggregateFunctionWrapper(
@@ -146,7 +146,7 @@ def udtaf(
 
 
 def _decorated(function: Any, wrapped: Callable[[Any], UserDefinedFunctionWrapper]) -> Any:
-    """The wrapper of a function; without one, the decorator."""
+    """The wrapper of a function; the decorator if no function is given."""
     return wrapped if function is None else wrapped(function)
 
 

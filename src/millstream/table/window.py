@@ -1,4 +1,4 @@
-"""Windows of the Table API: by time or by count over groups (Tumble, Slide, Session), and over rows around each row.
+"""Windows of the Table API: group windows by time or count (Tumble, Slide, Session), and over windows around each row.
 
 They are built in steps: `Tumble.over(lit(10).minutes).on(col("ts")).alias("w")`.
 """
@@ -171,11 +171,11 @@ class _OverStep:
 
 
 class Over:
-    """Windows of rows around each row."""
+    """Over windows: a range of rows around each row."""
 
     @classmethod
     def order_by(cls, order_by: Expression[Any]) -> OverWindowPartitionedOrdered:
-        """One partition of all rows, ordered by a time attribute."""
+        """Orders all rows, as one partition, by a time attribute."""
         return OverWindowPartitionedOrdered(_OverParts(order=_expression("order_by", order_by)._node))
 
     @classmethod
@@ -186,7 +186,7 @@ class Over:
 
 
 class OverWindowPartitioned(_OverStep):
-    """Partitioned, not yet ordered."""
+    """A partitioned over window without an order."""
 
     def __init__(self, java_over_window: Any) -> None:
         super().__init__(java_over_window)
@@ -197,7 +197,7 @@ class OverWindowPartitioned(_OverStep):
 
 
 class OverWindowPartitionedOrdered(_OverStep):
-    """Ordered; by default the window starts with the first row."""
+    """An ordered over window; by default it starts with the first row."""
 
     def __init__(self, java_over_window: Any) -> None:
         super().__init__(java_over_window)
@@ -214,7 +214,7 @@ class OverWindowPartitionedOrdered(_OverStep):
 
 
 class OverWindowPartitionedOrderedPreceding(_OverStep):
-    """Ordered, with a start; by default the window ends with the row itself."""
+    """An ordered over window with a start; by default it ends with the current row."""
 
     def __init__(self, java_over_window: Any) -> None:
         super().__init__(java_over_window)
@@ -257,7 +257,7 @@ def _call_name(node: Syntax | None) -> str:
 
 
 def _bound(side: str, node: Syntax | None) -> FrameBound:
-    """The distance of a window's bound on one side; by default from the first row to the row itself."""
+    """The distance of a window's bound on one side; by default from the first row to the current row."""
     name = _call_name(node)
     if name in ("CURRENT_ROW", "CURRENT_RANGE") or (node is None and side == "FOLLOWING"):
         return FrameBound("CURRENT")

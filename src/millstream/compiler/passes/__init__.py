@@ -2,7 +2,7 @@
 
 Each is a pure function from graph to graph in a file of the same name; `cut_stages` then makes the plan. First, cached
 streams become sources or get sinks, and the program is checked as written. Then it is *lowered*: physical operations
-(`plan.operations`) replace logical ones that they improve on. Later passes see the operations that will run.
+(`plan.operations`) replace logical ones where they are faster. Later passes see the operations that will run.
 """
 
 from __future__ import annotations

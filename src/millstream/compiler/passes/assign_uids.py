@@ -1,9 +1,9 @@
 """Assigns every node an identity that is stable between runs of the program.
 
-State and source offsets are looked up by uid. A user's uid is used unchanged and must be unique. Others are derived
-from the node and its inputs (kind, name, inputs), not from line numbers or the order of calls, so unrelated edits do
-not change them. Parallelism has no influence: this pass precedes the one that chooses the partitioning of unspecified
-edges, so a job finds its state again at another parallelism.
+State and source offsets are looked up by uid. A user's uid is used unchanged and must be unique. Other uids are derived
+from the node's kind, name and inputs, not from line numbers or the order of calls, so unrelated edits do not change
+them. They do not depend on parallelism, because this pass precedes the choice of partitioning for unspecified edges, so
+a job finds its state after rescaling.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from millstream.plan.operations import FoldedWindow, ProjectedIntervalJoin
 
 __all__ = ["assign_uids"]
 
-# The kind of an operation is its class name. Stores know these under the name of the logical operation.
+# The kind of an operation is its class name. In stores, these operations have the name of the logical operation.
 _KINDS: dict[type, str] = {FoldedWindow: "Window", ProjectedIntervalJoin: "IntervalJoin"}
 
 
@@ -57,7 +57,7 @@ def _derive(node: Node, uid_of: dict[int, str], owners: dict[str, Node]) -> str:
 
 
 def _described(edge: Edge, source_uid: str) -> str:
-    """An edge's contribution to the identity of its target."""
+    """An edge's contribution to the uid of its target."""
     is_unspecified = edge.partitioning is Partitioning.UNSPECIFIED
     partitioning = (
         Partitioning.FORWARD if is_unspecified else edge.partitioning

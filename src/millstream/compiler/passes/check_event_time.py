@@ -1,8 +1,8 @@
 """Rejects event-time windows over records that cannot have timestamps.
 
 A `WatermarkStrategy` with a timestamp assigner, at the source or later, assigns timestamps; results of windows and
-timers have timestamps as well. If none of these precedes a window, its first record would fail the job; this error is
-raised before the job starts. If one precedes it on some paths only, the running job decides.
+timers have timestamps as well. If none of these is upstream of a window, its first record would fail the job, so this
+error is raised before the job starts. If only some paths have one, records are checked at run time.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _has_timestamps(graph: Graph, node: Node, number: int) -> bool:
 
 
 def _before(graph: Graph, node: Node, is_last: Callable[[Node], bool], number: int | None = None) -> Iterator[Node]:
-    """The upstream nodes of `node`, on one input or all, up to and including those that satisfy `is_last`."""
+    """The upstream nodes of `node`, on one input or all, up to and including nodes that satisfy `is_last`."""
     pending, seen = [edge.source for edge in node.inputs if number in (None, edge.input)], set()
     while pending:
         source = graph.node(pending.pop())

@@ -1,8 +1,8 @@
 """Rejects functions that cannot be pickled, and names the object that they captured.
 
-Functions are sent to tasks by cloudpickle, whose own error names a type deep inside ("cannot pickle '_thread.lock'
-object"), not the variable that holds it. This pass therefore tries the captured variables, the defaults and the
-attributes of the function one by one, and names the first that fails.
+Functions are sent to tasks with cloudpickle. Its error names a nested type ("cannot pickle '_thread.lock' object"), not
+the variable that holds it. This pass therefore tries the captured variables, defaults and attributes of the function
+one by one, and names the first that fails.
 """
 
 from __future__ import annotations
@@ -41,13 +41,12 @@ def travelled(value: Any) -> Any:
 
 
 def unpacked(data: bytes) -> Any:
-    """The value that another process of this program has `packed`."""
+    """Deserialises a value that another process of this program serialised with `packed`."""
     return cloudpickle.loads(data)
 
 
 def packed(value: Any) -> bytes:
-    """The bytes in which `value` is sent to a task; raises a ProgramError that names the part that cannot be
-    pickled."""
+    """Serialises `value` for tasks; raises a ProgramError that names the part that cannot be pickled."""
     try:
         data: bytes = cloudpickle.dumps(value)
         return data
@@ -61,7 +60,7 @@ def packed(value: Any) -> bytes:
 
 
 def _parts(node: Node) -> Iterator[Any]:
-    """A node's user code. Built-in sources and sinks are checked too, since they hold users' values."""
+    """A node's user code. Built-in sources and sinks are included, since they hold users' values."""
     operation = node.operation
     if isinstance(operation, Read):
         yield operation.source

@@ -1,4 +1,4 @@
-"""Rejects loops that are never closed, or closed with a stream that does not descend from them."""
+"""Rejects loops that are never closed, or closed with a stream that is not derived from the loop."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ def check_program(graph: Graph) -> Graph:
     """Returns the graph unchanged, or raises ProgramError.
 
     A program needs a source. A stream that ends in neither a sink nor a queryable state runs for the side effects of
-    its functions, as in Flink; a warning reports it, because usually a sink is missing."""
+    its functions, as in Flink; a warning reports it, because a missing sink is usually a mistake."""
     if not any(isinstance(node.operation, Read) for node in graph.nodes):
         raise ProgramError(
             f"job '{graph.job_name}' reads nothing: no source was added since the last execute. "

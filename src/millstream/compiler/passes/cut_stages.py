@@ -43,8 +43,8 @@ def _levels(graph: Graph, sources: Mapping[int, int]) -> dict[int, int]:
 def _late_sources(graph: Graph, level: Mapping[int, int]) -> dict[int, int]:
     """The last level at which each source can be read without delaying another operator.
 
-    A stream that joins one from after an exchange (an enriched stream its broadcast rules) is then read at that level,
-    and avoids the shuffle. Operators after an exchange stay where they are.
+    A stream that is joined with one from downstream of an exchange (such as events with broadcast rules) is then read
+    at that level, and avoids the shuffle. Operators downstream of an exchange keep their level.
     """
     exchanged: set[int] = set()
     for node in graph.nodes:

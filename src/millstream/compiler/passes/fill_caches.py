@@ -1,8 +1,9 @@
 """Reads cached streams from their caches, and writes the caches that are still empty.
 
 For each cached stream of a job the environment provides the location of its records, or the location to store them
-(`graph.nodes: Cache`). A source replaces the former, and nodes needed only to compute it are removed; the latter gets
-an additional sink. A cached stream has the parallelism of its input, unless records are repartitioned on the way.
+(`graph.nodes: Cache`). A filled cache is replaced by a source, and nodes needed only to compute it are removed; an
+empty one gets an additional sink. A cached stream has the parallelism of its input, unless records are repartitioned in
+between.
 """
 
 from __future__ import annotations

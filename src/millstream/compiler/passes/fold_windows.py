@@ -1,7 +1,7 @@
-"""Folds records into fixed windows with a single value in batches.
+"""Folds records in batches into fixed windows that store a single value.
 
-A window of this kind adds each record to its value, and does nothing else before it ends. A record's windows follow by
-arithmetic, and the trigger need not be called. Windows over two streams store their records, and are left unchanged.
+Until it ends, a window of this kind only adds each record to its value. A record's windows are computed arithmetically,
+and the trigger need not be called. Windows over two streams store their records, and are left unchanged.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Joins two streams in columns if the results are selected fields of both records.
+"""Vectorises the join of two streams if the results are selected fields of both records.
 
 Every interval join qualifies. A window join qualifies with fixed event-time windows without gaps that fire at their
-end; others emit the same rows, a pair at a time, which is slower, and a warning reports it once.
+end; others emit the same rows one pair at a time, which is slower; a warning reports this once.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def join_in_columns(graph: Graph) -> Graph:
 
 
 def _windows_in_columns(node: Node, operation: CoGroupWindow) -> PaneWindows | None:
-    """The windows as panes, unless a setting needs every record; then a warning names the cost."""
+    """The windows as panes. None, with a warning about the cost, if a setting needs every record."""
     windows = fixed_windows(operation.assigner, 0)
     obstacles = [
         reason

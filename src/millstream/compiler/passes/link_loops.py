@@ -1,4 +1,4 @@
-"""Sets the tail's uid on the head of every loop: the head reads the records fed back under that uid."""
+"""Sets the tail's uid on the head of every loop: the head reads the fed-back records stored under that uid."""
 
 from __future__ import annotations
 

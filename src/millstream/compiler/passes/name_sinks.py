@@ -1,7 +1,7 @@
 """Makes sink names unique, for the console, listings and logs.
 
 Sinks of a DataStream program are all called `Sink: Writer` unless the program names them, as in Flink. Duplicates get
-their target as a suffix, or a number if the target is the same. A uid is derived from the original name, so this pass
+their target as a suffix, or a number if the target is the same. Uids are derived from the original names, so this pass
 runs after `assign_uids` and does not affect stores.
 """
 

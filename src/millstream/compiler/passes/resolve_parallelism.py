@@ -11,7 +11,8 @@ __all__ = ["resolve_parallelism"]
 
 
 def resolve_parallelism(graph: Graph) -> Graph:
-    """Resolves all nodes. A source that always has one split runs with parallelism 1, as Flink's collection source."""
+    """Resolves all nodes. A source that always has one split runs with parallelism 1, like Flink's collection
+    source."""
     return replace(graph, nodes=tuple(_resolve(node, graph) for node in graph.nodes))
 
 

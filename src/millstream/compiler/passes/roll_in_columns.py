@@ -1,6 +1,7 @@
-"""Lowers rolling aggregations of a field to columns if its type allows it, otherwise to a reduction of records.
+"""Vectorises rolling aggregations of a field if its type allows it, otherwise lowers them to a reduction of records.
 
-Columns need a declared type whose Arrow representation adds and compares like the values. Both give the same results.
+This requires a declared type with an Arrow representation that adds and compares like the values. Both forms return the
+same results.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from millstream.state.windows.bound_aggregates import basic_type
 
 __all__ = ["roll_in_columns", "rolling_operation"]
 
-# The columns of these types hold an encoding that does not add and compare like the values.
+# These types are stored in an encoding that does not add and compare like the values.
 _ENCODED = (BasicType.BIG_INT, BasicType.BIG_DEC, BasicType.INSTANT)
 
 
@@ -35,7 +36,7 @@ def roll_in_columns(graph: Graph) -> Graph:
 
 
 def rolling_operation(operation: RollingField, stream_type: TypeInformation | None) -> Rolling | Reduce:
-    """The operation over a stream of this type; None: one without columns."""
+    """The operation over a stream of this type; None means untyped."""
     kind, field, is_strict = operation.kind, operation.field, operation.is_strict
     if stream_type is None:
         return Reduce(FieldReduce(kind, field))

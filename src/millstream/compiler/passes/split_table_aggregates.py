@@ -1,9 +1,10 @@
-"""Splits table aggregations in two: pre-aggregation in the upstream tasks, and groups or windows after the exchange.
+"""Splits table aggregations in two: pre-aggregation in the upstream tasks, and groups or windows downstream of the
+exchange.
 
-A Top-N over an append-only table is split as well: rows outside the first rows of their own task are dropped.
+A Top-N over an append-only table is also split: each task first drops rows outside its own first N.
 
-`split_windows` does the same for built-in aggregates of streams. Here the planner has ensured that all of it can run
-in columns, so there is no other way. An aggregation without a key is one group, and runs in one task.
+`split_windows` does the same for built-in aggregates of streams. Here the planner has ensured that everything can run
+vectorised, so every aggregation is split. An aggregation without a key is one group, and runs in one task.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ Aggregation = WindowAggregate | GroupAggregate | SessionAggregate
 def split_table_aggregates(graph: Graph) -> Graph:
     """Splits every table aggregation, with a pre-aggregating node before each of its inputs; renumbers the nodes."""
     nodes: list[Node] = []
-    number: dict[int, int] = {}  # of each node, in the new graph
+    number: dict[int, int] = {}  # node numbers in the new graph
     for node in graph.nodes:
         moved = replace(node, inputs=tuple(replace(edge, source=number[edge.source]) for edge in node.inputs))
         if isinstance(node.operation, WindowAggregate | GroupAggregate | SessionAggregate):

@@ -1,9 +1,9 @@
-"""Splits windows of built-in aggregates in two, if all of it can run vectorised.
+"""Splits windows of built-in aggregates in two, if both halves can run vectorised.
 
-In the upstream task a partial aggregate accumulates records by key and pane; after the exchange, panes are merged to
-windows. This needs fixed windows that fire at their end by themselves, and columns for records, key and accumulators.
-Other windows run a record at a time, with the same results. If a setting of the program needs every record, a warning
-reports it once, because that is slower.
+In the upstream task a partial aggregate accumulates records by key and pane; downstream of the exchange, panes are
+merged into windows. This requires fixed windows that fire only at their end, and columnar records, keys and
+accumulators. Other windows run a record at a time, with the same results. If a setting of the program needs every
+record, a warning reports once that this is slower.
 
 The stateful half retains the node's name, uid and settings. The other half runs in the upstream tasks, whatever their
 parallelism.
@@ -33,7 +33,7 @@ def split_windows(graph: Graph) -> Graph:
     """Turns every eligible window into a PaneAggregate with a PartialAggregate before each of its inputs; renumbers the
     nodes."""
     nodes: list[Node] = []
-    number: dict[int, int] = {}  # of each node, in the new graph
+    number: dict[int, int] = {}  # node numbers in the new graph
     for node in graph.nodes:
         inputs = tuple(replace(edge, source=number[edge.source]) for edge in node.inputs)
         moved, windows = replace(node, inputs=inputs), _splittable(graph, node)
@@ -52,7 +52,7 @@ def _splittable(graph: Graph, node: Node) -> PaneWindows | None:
     if not isinstance(operation, Window) or operation.ready is None:
         return None
     if operation.ready.row_type is None or operation.ready.row_type != node.output_type:
-        return None  # results are not columns, or have another type
+        return None  # results are not columnar, or have another type
     windows = fixed_windows(operation.assigner, operation.allowed_lateness_ms)
     if windows is None or not _has_columns(graph, node, operation.ready) or not _fires_by_itself(node, operation):
         return None
@@ -60,7 +60,7 @@ def _splittable(graph: Graph, node: Node) -> PaneWindows | None:
 
 
 def _has_columns(graph: Graph, node: Node, ready: ReadyAggregates) -> bool:
-    """Whether records, key and aggregates are all columns."""
+    """Whether records, key and aggregates are all columnar."""
     key_type = node.inputs[0].key_type
     if typed_input(graph, node) is None or key_type is None or not is_stored_as_is(key_type):
         return False
@@ -68,7 +68,7 @@ def _has_columns(graph: Graph, node: Node, ready: ReadyAggregates) -> bool:
 
 
 def _fires_by_itself(node: Node, operation: Window) -> bool:
-    """Whether no setting needs every record; otherwise a warning names the cost."""
+    """Whether no setting needs every record; warns about the cost otherwise."""
     obstacles = [
         reason
         for reason, applies in (
@@ -107,9 +107,10 @@ def _partials(node: Node, windows: PaneWindows, before: list[Node]) -> list[Node
 
 
 def _final(node: Node, ready: ReadyAggregates, windows: PaneWindows, last_partial: int) -> Node:
-    """The stateful half: the node itself, reading the partial aggregates, the last of which has this number."""
+    """The stateful half: the node itself, which reads the partial aggregates; `last_partial` is the number of the last
+    of these."""
     edge = node.inputs[0]
-    # A stream declared as partitioned by its key needs no exchange here either.
+    # A stream that was declared as partitioned by its key needs no exchange.
     partitioning = Partitioning.FORWARD if edge.partitioning is Partitioning.FORWARD else Partitioning.HASH
     first_partial = last_partial - len(node.inputs) + 1
     edges = tuple(
@@ -122,8 +123,8 @@ def _final(node: Node, ready: ReadyAggregates, windows: PaneWindows, last_partia
 
 
 def _local(edge: Edge) -> Edge:
-    """The edge into a partial aggregate: records stay in their task, whatever their key. A single key for all records
-    needs no key selector."""
+    """The edge into a partial aggregate: records stay in their task regardless of their key. A single key for all
+    records needs no key selector."""
     selector = None if isinstance(edge.key_selector, OneKey) else edge.key_selector
     stays = edge.partitioning is Partitioning.FORWARD
     partitioning = Partitioning.FORWARD if stays else Partitioning.UNSPECIFIED

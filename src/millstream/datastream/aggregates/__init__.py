@@ -5,11 +5,11 @@
 
     clicks.key_by("ad").window(...).aggregate(agg.Aggregates(clicks=agg.count(), spend=agg.sum("price")))
 
-emits rows (ad, window_start, window_end, clicks, spend). An `Aggregates` is an `AggregateFunction` and can be used
-wherever one can. Where the stream, its key and the windows allow it, the engine runs it in columns: partially before
-the exchange, in panes that sliding windows share after it. The result is the same.
+emits rows (ad, window_start, window_end, clicks, spend). An `Aggregates` is an `AggregateFunction` and can be used in
+its place. Where the stream, its key and the windows allow it, the engine runs it vectorised: partially upstream of the
+exchange, and downstream in panes that sliding windows share. The result is the same.
 
-The argument of an aggregate is a field by name or position (of a stream of plain values: the value itself), or a
+The argument of an aggregate is a field by name or position (in a stream of plain values, the value itself), or a
 function from the record batch to an Arrow array, with the type of that array.
 `millstream.aggregation.aggregate_records` documents the treatment of None, NaN and numbers that are too large.
 """
@@ -89,7 +89,7 @@ def _checked_field(kind: str, field: Any, type_info: Any) -> tuple[Field, TypeIn
 
 
 def count(field: Field | None = None, type_info: TypeInformation | None = None) -> Aggregate:
-    """The number of records; with a field, the number of records whose value there is not None. LONG."""
+    """The number of records; with a field, the number of records in which the field is not None. LONG."""
     return Aggregate("count") if field is None else _aggregate("count", field, type_info)
 
 
@@ -114,22 +114,23 @@ def avg(field: Field = 0, type_info: TypeInformation | None = None) -> Aggregate
 
 
 def first(field: Field = 0, type_info: TypeInformation | None = None) -> Aggregate:
-    """The value of the earliest record by event time, of equal ones the first to arrive."""
+    """The value of the record with the earliest event time; of several, the first to arrive."""
     return _aggregate("first", field, type_info)
 
 
 def last(field: Field = 0, type_info: TypeInformation | None = None) -> Aggregate:
-    """The value of the latest record by event time, of equal ones the last to arrive."""
+    """The value of the record with the latest event time; of several, the last to arrive."""
     return _aggregate("last", field, type_info)
 
 
 def approx_distinct(field: Field = 0, type_info: TypeInformation | None = None) -> Aggregate:
-    """The approximate number of different values of a field: within 1.6 % two times out of three. LONG, up to 4 KiB."""
+    """The approximate number of distinct values of a field, with a standard error of 1.6 %. LONG; up to 4 KiB of
+    state."""
     return _aggregate("approx_distinct", field, type_info)
 
 
 def top_n(n: int, by: Field = 0, field: Field | None = None, type_info: TypeInformation | None = None) -> Aggregate:
-    """The `field` of the n records with the largest `by`, the largest first; without `field`, those values of `by`.
+    """The `field` of the n records with the largest `by`, in descending order; without `field`, the values of `by`.
 
     If `by` or `field` is an expression, `type_info` is its type; for two expressions, pass a TUPLE of both types.
     """
@@ -144,16 +145,16 @@ def top_n(n: int, by: Field = 0, field: Field | None = None, type_info: TypeInfo
 
 
 def collect(field: Field = 0, type_info: TypeInformation | None = None) -> Aggregate:
-    """All values of a field as a list, by event time. Its state grows with the records."""
+    """All values of a field as a list, in event-time order. Its state grows with the number of records."""
     return _aggregate("collect", field, type_info)
 
 
 class Aggregates(AggregateFunction):
-    """Several built-in aggregates at once, each under its name.
+    """Several named built-in aggregates, computed together.
 
     `with_key`: results are rows of the key, `window_start` and `window_end` (ms, exclusive) and the aggregates; without
-    it, or with a window function on top, rows of the aggregates alone. The key's field has its name in the stream, else
-    `key`.
+    it, or with a window function on top, rows of the aggregates only. The key's field has its name in the stream, or
+    `key` if it has no name.
 
     >>> both = Aggregates(clicks=count(), spend=sum("price"))
     >>> accumulator = both.create_accumulator()
@@ -197,13 +198,13 @@ class Aggregates(AggregateFunction):
         return bound
 
     def strict(self) -> Aggregates:
-        """A copy in which a sum that exceeds its type is an error."""
+        """A copy in which an overflowing sum is an error."""
         strict = Aggregates(with_key=self.with_key, **self._aggregates)
         strict._bind(self._stream_type, tuple(replace(measure, is_strict=True) for measure in self.measures))
         return strict
 
     def result_type(self, key: tuple[str, TypeInformation | None] | None) -> TypeInformation | None:
-        """The type of the results; None if a field has none. `key` is the name and type of the key, if included."""
+        """The type of the results; None if a field is untyped. `key` is the name and type of the key, if included."""
         names = [measure.name for measure in self.measures]
         types = [measure.result_type if measure.is_typed else None for measure in self.measures]
         if self.with_key:
@@ -223,11 +224,12 @@ class Aggregates(AggregateFunction):
         return [record.empty() for record in self._records]
 
     def add(self, value: Any, accumulator: list[Any]) -> list[Any]:
-        """The accumulator after `value`, in order of arrival. An operator that knows the event time calls `add_at`."""
+        """Adds `value` to the accumulator, in order of arrival. An operator that knows the event time calls
+        `add_at`."""
         return self.add_at(value, None, accumulator)
 
     def add_at(self, value: Any, timestamp: int | None, accumulator: list[Any]) -> list[Any]:
-        """The accumulator after `value`, whose event time is `timestamp`."""
+        """Adds `value`, with event time `timestamp`, to the accumulator."""
         at = 0 if timestamp is None else timestamp
         return [record.add(before, value, at) for record, before in zip(self._records, accumulator, strict=True)]
 
@@ -240,7 +242,7 @@ class Aggregates(AggregateFunction):
 
 
 class KeyAndBounds(ProcessWindowFunction[Any, Any, Any, Any]):
-    """Adds the key (unless `key_name` is None) and the bounds of the window before a row of aggregates."""
+    """Prepends the key (unless `key_name` is None) and the window's bounds to a row of aggregates."""
 
     def __init__(self, key_name: str | None, names: tuple[str, ...]) -> None:
         front = ("window_start", "window_end") if key_name is None else (key_name, "window_start", "window_end")
@@ -292,7 +294,7 @@ def _typed_argument(
 
 
 def _check_kind(kind: str, argument: AggregateArgument) -> None:
-    """Rejects impossible aggregates; those without a columnar form run a record at a time."""
+    """Rejects impossible aggregates. Aggregates without a vectorised implementation run a record at a time."""
     type_info = argument.type_info
     assert type_info is not None
     basic, arrow = basic_type(type_info), arrow_type(type_info)

@@ -33,7 +33,7 @@ class Sink(JavaFunctionWrapper):
         super().__init__(sink)
 
     def with_dead_letters(self, folder: str) -> Self:
-        """This sink, but rows that its target rejects are written to files in `folder`, and the job continues (beyond
+        """A copy of this sink that writes rows rejected by the target to files in `folder`, and continues (beyond
         PyFlink): `{commit}.jsonl` has each row with the reason, `{commit}-0.arrow` the rows with their types.
         """
         with at_users_line():
@@ -60,11 +60,11 @@ class StreamTransformer(ABC):
 
 
 class SupportsPreprocessing(ABC):
-    """A sink with a transformation of its input stream."""
+    """A sink that transforms its input stream."""
 
     @abstractmethod
     def get_transformer(self) -> StreamTransformer | None:
-        """The transformation; None: the stream is unchanged."""
+        """The transformation; None leaves the stream unchanged."""
 
 
 add_pyflink_names(globals())

@@ -1,4 +1,4 @@
-"""Writing to Cassandra. Not available: `not_yet` has the names and the alternatives."""
+"""Placeholders for writing to Cassandra, which is not supported; `not_yet` lists the alternatives."""
 
 from __future__ import annotations
 

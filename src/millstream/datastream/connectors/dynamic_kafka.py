@@ -1,6 +1,6 @@
-"""Reading Kafka streams that a metadata service maps to topics. There is one such service: a stream is a topic.
+"""Reads Kafka streams that a metadata service maps to topics. The only service maps each stream to one topic.
 
-The service's settings of its cluster (addresses, where to begin and end) take precedence over those of the source.
+The service's cluster settings (addresses, start and end offsets) take precedence over those of the source.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class KafkaMetadataService:
 
 
 class SingleClusterTopicMetadataService(KafkaMetadataService):
-    """One cluster, in which a stream is the topic of the same name.
+    """Maps each stream to the topic of the same name in a single cluster.
 
     >>> service = SingleClusterTopicMetadataService("main", {"bootstrap.servers": "localhost:9092"})
     """
@@ -77,7 +77,7 @@ class KafkaStreamSubscriber:
 
 
 class KafkaStreamSetSubscriber(KafkaStreamSubscriber):
-    """Reads the streams of these ids.
+    """Reads the streams with these ids.
 
     >>> subscriber = KafkaStreamSetSubscriber({"orders", "returns"})
     """
@@ -123,15 +123,15 @@ class DynamicKafkaSourceBuilder(SourceBuilder):
             return DynamicKafkaSource(engine=settings.engine())
 
     def set_stream_ids(self, stream_ids: Iterable[str]) -> Self:
-        """Read these streams."""
+        """Reads these streams."""
         return self.set_kafka_stream_subscriber(KafkaStreamSetSubscriber(stream_ids))
 
     def set_stream_pattern(self, stream_pattern: str) -> Self:
-        """Read all streams whose ids match a regular expression completely."""
+        """Reads all streams whose ids fully match a regular expression."""
         return self.set_kafka_stream_subscriber(StreamPatternSubscriber(stream_pattern))
 
     def set_kafka_stream_subscriber(self, kafka_stream_subscriber: KafkaStreamSubscriber) -> Self:
-        """Read the subscriber's streams."""
+        """Reads the subscriber's streams."""
         if not isinstance(kafka_stream_subscriber, KafkaStreamSubscriber):
             raise refuse(
                 f"set_kafka_stream_subscriber: found {kafka_stream_subscriber!r}, expected a KafkaStreamSubscriber"
@@ -140,7 +140,7 @@ class DynamicKafkaSourceBuilder(SourceBuilder):
         return self
 
     def set_kafka_metadata_service(self, kafka_metadata_service: KafkaMetadataService) -> Self:
-        """The service that maps streams to topics."""
+        """Sets the service that maps streams to topics."""
         if not isinstance(kafka_metadata_service, SingleClusterTopicMetadataService):
             raise refuse(
                 f"set_kafka_metadata_service: found {kafka_metadata_service!r}, expected a "
@@ -167,7 +167,7 @@ class DynamicKafkaSource(Source):
 
     @staticmethod
     def builder() -> DynamicKafkaSourceBuilder:
-        """Begin a source."""
+        """Starts a builder."""
         return DynamicKafkaSourceBuilder()
 
 

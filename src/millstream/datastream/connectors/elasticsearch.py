@@ -1,4 +1,4 @@
-"""Writing to Elasticsearch. Not available: `not_yet` has the names and the alternatives."""
+"""Placeholders for writing to Elasticsearch, which is not supported; `not_yet` lists the alternatives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads one source to its end, then the next: files of the past, then the topic that continues them."""
+"""Reads one source to its end, then the next: for example historical files, then the topic that continues them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class HybridSource(Source):
 
     @staticmethod
     def builder(first_source: Source | contracts.Source) -> HybridSourceBuilder:
-        """Begin with the source that is read first."""
+        """Starts a builder with the source that is read first."""
         return HybridSourceBuilder(stages=(_engine_of("builder", first_source),))
 
 
@@ -45,7 +45,7 @@ class HybridSourceBuilder:
         self._stages = stages
 
     def add_source(self, source: Source | contracts.Source) -> Self:
-        """Read this one after the previous ones have ended."""
+        """Adds a source that is read after the previous ones have ended."""
         self._stages = (*self._stages, _engine_of("add_source", source))
         return self
 

@@ -1,9 +1,9 @@
-"""Writing to databases by a statement of the program, with PyFlink's names.
+"""Writes to databases with a SQL statement of the program, under PyFlink's names.
 
 In Flink this sink is at-least-once: rows reach the database in batches before their checkpoint completes, and are
-repeated after a failure. Here they are staged, and the statements of an epoch run in one transaction together with the
-name of their commit (table `millstream_commits`, created if it does not exist): exactly once, also for a plain INSERT.
-There is no JVM and no JDBC driver: `jdbc:postgresql:` uses psycopg, `jdbc:mysql:` and `jdbc:mariadb:` use PyMySQL.
+repeated after a failure. Here they are staged, and the statements of an epoch run in one transaction that also records
+the commit (table `millstream_commits`, created if it does not exist). This is exactly-once, even for a plain INSERT. No
+JVM or JDBC driver is used: `jdbc:postgresql:` uses psycopg, `jdbc:mysql:` and `jdbc:mariadb:` use PyMySQL.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class JdbcSink(SinkFunction):
         jdbc_connection_options: JdbcConnectionOptions,
         jdbc_execution_options: JdbcExecutionOptions | None = None,
     ) -> JdbcSink:
-        """Execute `sql` for every record; its `?` are the fields of `type_info` (a ROW or TUPLE), in their order.
+        """Executes `sql` for every record; its `?` are the fields of `type_info` (a ROW or TUPLE), in order.
 
         A plain `INSERT INTO t (a, b) VALUES (?, ?)` is sent to PostgreSQL in columns, by COPY.
         """
@@ -109,7 +109,7 @@ class JdbcConnectionOptions:
             return self
 
         def with_driver_name(self, driver_name: str) -> JdbcConnectionOptions.JdbcConnectionOptionsBuilder:
-            """PyFlink programs name a Java class here. It is stored without effect: the address determines the
+            """Stores the Java class that PyFlink programs name here, without effect: the URL determines the
             database."""
             self._driver_name = driver_name
             return self
@@ -133,7 +133,7 @@ class JdbcConnectionOptions:
 
 
 class JdbcExecutionOptions:
-    """How statements are sent. An epoch is one transaction whatever the size of a batch."""
+    """How statements are sent. An epoch is one transaction regardless of the batch size."""
 
     def __init__(self, j_jdbc_execution_options: tuple[int, int, int]) -> None:
         self._interval_ms, self._size, self._max_retries = j_jdbc_execution_options
@@ -166,7 +166,7 @@ class JdbcExecutionOptions:
             self._interval_ms, self._size, self._max_retries = 0, 5000, 3
 
         def with_batch_size(self, size: int) -> JdbcExecutionOptions.Builder:
-            """How many rows are sent to the server at once."""
+            """Sets how many rows are sent to the server at once."""
             with at_users_line():
                 self._size = _whole_number("with_batch_size", size, 1)
             return self
@@ -178,7 +178,7 @@ class JdbcExecutionOptions:
             return self
 
         def with_max_retries(self, max_retries: int) -> JdbcExecutionOptions.Builder:
-            """How often a transaction is retried while the database is unavailable; then the job restarts."""
+            """Sets how often a transaction is retried while the database is unavailable, before the job restarts."""
             with at_users_line():
                 self._max_retries = _whole_number("with_max_retries", max_retries, 0)
             return self

@@ -1,6 +1,6 @@
-"""Reading from Kinesis streams, writing to Kinesis streams and Firehose: `pip install millstream[kinesis]`. No jar.
+"""Reads Kinesis streams, and writes to Kinesis streams and Firehose: `pip install millstream[kinesis]`. Needs no jar.
 
-The source is replayable as long as the stream retains its records: every record counts exactly once. The sinks are
+The source is replayable as long as the stream retains its records, and therefore exactly-once. The sinks are
 at-least-once, since neither Kinesis nor Firehose can detect a repeated record.
 
 >>> from millstream.common import SimpleStringSchema
@@ -51,7 +51,7 @@ __all__ = [
 
 
 class KinesisShardAssigner:
-    """Assigns shards to subtasks. No effect: shards are spread evenly in any case."""
+    """Assigns shards to subtasks. It has no effect: shards are always distributed evenly."""
 
     def __init__(self, j_kinesis_shard_assigner: Any) -> None:
         self._name = j_kinesis_shard_assigner
@@ -66,7 +66,7 @@ class KinesisShardAssigner:
 
 
 class KinesisDeserializationSchema:
-    """Deserializes records, by a DeserializationSchema of their data."""
+    """Deserializes records with a DeserializationSchema for their data."""
 
     def __init__(self, j_kinesis_deserialization_schema: Any) -> None:
         if not isinstance(j_kinesis_deserialization_schema, DeserializationSchema):
@@ -78,7 +78,7 @@ class KinesisDeserializationSchema:
 
 
 class WatermarkTracker:
-    """Holds back shards that are ahead. Use watermark alignment instead: see `set_watermark_tracker`."""
+    """Pauses shards that are ahead. Use watermark alignment instead: see `set_watermark_tracker`."""
 
     def __init__(self, j_watermark_tracker: Any) -> None:
         self._name = j_watermark_tracker
@@ -109,12 +109,12 @@ class PartitionKeyGenerator:
 
     @staticmethod
     def random() -> PartitionKeyGenerator:
-        """A key of its own for every record."""
+        """A different key for every record."""
         return PartitionKeyGenerator("random")
 
 
 class FlinkKinesisConsumer(SourceFunction):
-    """Records of one or more streams, for `add_source`. `config_props` are those of Flink's documentation."""
+    """Records of one or more streams, for `add_source`. `config_props` are described in Flink's documentation."""
 
     def __init__(
         self,
@@ -154,7 +154,7 @@ class FlinkKinesisConsumer(SourceFunction):
 
 
 class KinesisStreamsSink(Sink):
-    """Records to a stream, for `sink_to`: at least once."""
+    """Writes records to a stream at least once, for `sink_to`."""
 
     def __init__(self, j_kinesis_streams_sink: Any) -> None:
         super().__init__(_built("KinesisStreamsSink", j_kinesis_streams_sink))
@@ -165,7 +165,7 @@ class KinesisStreamsSink(Sink):
 
 
 class KinesisFirehoseSink(Sink):
-    """Records to a Firehose delivery stream, for `sink_to`: at least once."""
+    """Writes records to a Firehose delivery stream at least once, for `sink_to`."""
 
     def __init__(self, j_kinesis_firehose_sink: Any) -> None:
         super().__init__(_built("KinesisFirehoseSink", j_kinesis_firehose_sink))
@@ -199,12 +199,12 @@ class _SinkSettings:
         return self
 
     def set_fail_on_error(self, fail_on_error: bool) -> Self:
-        """Whether a rejected record fails the job at once. Else it is sent again, for 30 seconds."""
+        """Sets whether a rejected record fails the job immediately. Otherwise it is resent for 30 seconds."""
         self._is_strict = checked_truth("set_fail_on_error", fail_on_error)
         return self
 
     def set_max_batch_size(self, max_batch_size: int) -> Self:
-        """How many records go into one request, at most 500."""
+        """Sets the maximum number of records per request, at most 500."""
         self._limits = replace(self._limits, records=self._within("max batch size", max_batch_size, "records"))
         return self
 
@@ -214,7 +214,7 @@ class _SinkSettings:
         return self
 
     def set_max_record_size_in_bytes(self, max_record_size_in_bytes: int) -> Self:
-        """A larger record is an error."""
+        """Sets the maximum record size; a larger record is an error."""
         size = self._within("max record size in bytes", max_record_size_in_bytes, "record_bytes")
         self._limits = replace(self._limits, record_bytes=size)
         return self

@@ -11,7 +11,7 @@ __all__ = ["NumberSequenceSource"]
 
 
 class NumberSequenceSource(Source):
-    """The numbers from `start` to `end`, both included, as LONG. With several subtasks, not in order.
+    """The numbers from `start` to `end`, both included, as LONG. Several subtasks emit them out of order.
 
     >>> source = NumberSequenceSource(1, 10)
     """

@@ -1,4 +1,4 @@
-"""Reading from and writing to Pulsar. Not available: `not_yet` has the names and the alternatives."""
+"""Placeholders for Pulsar sources and sinks, which are not supported; `not_yet` lists the alternatives."""
 
 from __future__ import annotations
 

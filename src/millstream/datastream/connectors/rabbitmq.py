@@ -1,7 +1,7 @@
-"""Reading from and writing to RabbitMQ: `pip install millstream[rabbitmq]`. No jar is needed.
+"""Reads from and writes to RabbitMQ: `pip install millstream[rabbitmq]`. Needs no jar.
 
 The source is exactly-once if each message has a unique correlation id (`use_correlation_id=True`), else at-least-once.
-The sink is at-least-once, with a correlation id that is the same when a message is repeated.
+The sink is at-least-once; a repeated message has the same correlation id.
 
 >>> config = RMQConnectionConfig.Builder().set_host("localhost").set_port(5672).set_user_name("guest") \\
 ...     .set_password("guest").set_virtual_host("/").build()
@@ -70,7 +70,7 @@ class RMQConnectionConfig:
         return self._address.uri
 
     def get_network_recovery_interval(self) -> int:
-        """In ms. A lost connection is retried twice a second, for half a minute."""
+        """The recovery interval in ms. A lost connection is retried twice a second, for half a minute."""
         return _RECOVERY_MS
 
     def is_automatic_recovery(self) -> bool:
@@ -120,7 +120,7 @@ class RMQConnectionConfig:
             return self._with(password=password)
 
         def set_uri(self, uri: str) -> Self:
-            """The complete address: `amqp://user:password@host:port/virtual-host`."""
+            """Sets the complete address: `amqp://user:password@host:port/virtual-host`."""
             if not isinstance(uri, str) or not uri.startswith(("amqp://", "amqps://")):
                 raise refuse("RMQConnectionConfig: the uri must begin with amqp:// or amqps://")
             return self._with(uri=uri)
@@ -139,7 +139,7 @@ class RMQConnectionConfig:
             return self
 
         def set_requested_heartbeat(self, requested_heartbeat: int) -> Self:
-            """In seconds."""
+            """Sets the heartbeat interval in seconds."""
             checked_count("RMQConnectionConfig, heartbeat", requested_heartbeat, 0, _SHORT_MAX)
             return self._with(heartbeat_s=requested_heartbeat)
 
@@ -152,12 +152,12 @@ class RMQConnectionConfig:
             return self._with(channel_max=requested_channel_max or None)
 
         def set_connection_timeout(self, connection_timeout: int) -> Self:
-            """In ms."""
+            """Sets the connection timeout in ms."""
             checked_count("RMQConnectionConfig, connection timeout", connection_timeout, least=1)
             return self._with(connection_timeout_ms=connection_timeout)
 
         def set_prefetch_count(self, prefetch_count: int) -> Self:
-            """The maximum number of unacknowledged messages; 10,000 by default."""
+            """Sets the maximum number of unacknowledged messages, by default 10,000."""
             checked_count("RMQConnectionConfig, prefetch count", prefetch_count, most=_SHORT_MAX)
             return self._with(prefetch_count=prefetch_count)
 
@@ -174,7 +174,7 @@ def _address(what: str, connection_config: Any) -> RabbitAddress:
 
 
 class RMQSource(SourceFunction):
-    """Messages of a queue, for `add_source`."""
+    """Reads the messages of a queue, for `add_source`."""
 
     def __init__(
         self,
@@ -192,7 +192,7 @@ class RMQSource(SourceFunction):
 
 
 class RMQSink(SinkFunction):
-    """Messages to a queue, for `add_sink`."""
+    """Writes messages to a queue, for `add_sink`."""
 
     def __init__(
         self, connection_config: RMQConnectionConfig, queue_name: str, serialization_schema: SerializationSchema

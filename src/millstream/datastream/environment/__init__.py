@@ -1,1 +1,2 @@
-"""Implementation of `stream_execution_environment`: settings, dependencies, caches. No module path is PyFlink's."""
+"""Implementation of `stream_execution_environment`: settings, dependencies, caches. PyFlink has none of these module
+paths."""

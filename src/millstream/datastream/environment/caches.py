@@ -1,8 +1,8 @@
-"""The cached streams of an environment: which caches are complete, and their locations.
+"""Tracks the cached streams of an environment: which caches are complete, and their locations.
 
-A cached stream is a node of its own. For every job the environment sets where each of them can be read, or else where
-the job can write it; the compiler replaces the node (`compiler.passes.fill_caches`). Every job that writes a cache has
-a folder of its own, and the first complete one is used: failed or concurrent jobs do no harm.
+A cached stream is a separate node. For every job the environment sets where each cache can be read, or where the job
+can write it; the compiler replaces the node (`compiler.passes.fill_caches`). Every job writes caches to a separate
+folder, and the first complete one is used, so failed or concurrent jobs do no harm.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ __all__ = ["EnvironmentCaches"]
 
 
 class EnvironmentCaches:
-    """`directory` returns the location of caches; None: a temporary folder of the machine."""
+    """`directory` returns the location of caches; None means a temporary folder of the machine."""
 
     def __init__(self, directory: Callable[[], str | None]) -> None:
         self._directory = directory
-        self._urls: defaultdict[int, list[str]] = defaultdict(list)  # folders that jobs write or wrote, by stream
+        self._urls: defaultdict[int, list[str]] = defaultdict(list)  # folders written by jobs, by stream
         self._root: str | None = None
 
     def offered(self, graph: Graph) -> Graph:
-        """The graph with the location of every cached stream: to read it, or to write it."""
+        """The graph with the location from which each cached stream is read, or to which it is written."""
         return replace(graph, nodes=tuple(map(self._offered, graph.nodes)))
 
     def _offered(self, node: Node) -> Node:

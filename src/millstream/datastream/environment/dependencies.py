@@ -2,7 +2,7 @@
 
 Spark distributes Python files, packages and archives to the tasks (`spark.python_dependencies`), by PyFlink's
 configuration keys. Dependencies of Flink's JVM (jars, class paths) have no effect, which is logged: a PyFlink program
-that reads Kafka adds a jar, and runs here without it. Another Python interpreter is rejected.
+that reads Kafka adds a jar, but runs here without it. A different Python interpreter is rejected.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _OF_THE_JVM = {
 
 
 def log_jvm_settings(configuration: Configuration) -> None:
-    """Logs once for each setting of Flink's JVM that it has no effect, and the alternative."""
+    """Logs once, for each setting of Flink's JVM, that it has no effect, and the alternative."""
     for key, sentence in _OF_THE_JVM.items():
         if configuration.get_string(key, ""):
             log_once(key, f"{key} {sentence}")
 
 
 def check_interpreter(python_exec: str) -> None:
-    """Rejects any interpreter but the one that runs the program, by any path."""
+    """Rejects any interpreter except the one that runs the program, whatever its path."""
     interpreter = shutil.which(checked_text("set_python_executable", python_exec))
     if interpreter is None or not os.path.samefile(interpreter, sys.executable):
         raise NotAvailableError(
@@ -59,9 +59,9 @@ class EnvironmentDependencies:
         self._configuration.set_string(key, f"{earlier},{value}" if earlier else value)
 
     def add_python_file(self, file_path: str) -> None:
-        """Sends a .py file, a .zip or a folder to the tasks, where its content can be imported.
+        """Sends a .py file, a .zip or a folder to the tasks, which can import its content.
 
-        A folder is packed at once: later changes have no effect.
+        A folder is packed immediately: later changes to it have no effect.
         """
         path = checked_text("add_python_file", file_path)
         if "://" not in path and not Path(path).exists():
@@ -71,8 +71,8 @@ class EnvironmentDependencies:
         self._append("python.files", path)
 
     def add_python_archive(self, archive_path: str, target_dir: str | None = None) -> None:
-        """Sends an archive to the tasks. It is unpacked under `target_dir` in their working directory, else under its
-        own name: functions open `target_dir/file` by that relative path."""
+        """Sends an archive to the tasks. It is unpacked under `target_dir` (by default its own name) in their working
+        directory: functions open `target_dir/file` by that relative path."""
         path = checked_text("add_python_archive", archive_path)
         if target_dir is not None:
             checked_text("add_python_archive", target_dir)
@@ -108,11 +108,12 @@ class EnvironmentDependencies:
         check_interpreter(python_exec)
 
     def add_jars(self, *jars_path: str) -> None:
-        """Accepted for PyFlink programs, which need jars for connectors and formats; here these are in Python."""
+        """Accepted for PyFlink programs, which need jars for connectors and formats. Here these are written in
+        Python."""
         log_once("pipeline.jars", f"add_jars {_OF_THE_JVM['pipeline.jars']}")
 
     def add_classpaths(self, *classpaths: str) -> None:
-        """Accepted for PyFlink programs, as `add_jars`."""
+        """Accepted for PyFlink programs, like `add_jars`."""
         log_once("pipeline.classpaths", f"add_classpaths {_OF_THE_JVM['pipeline.classpaths']}")
 
     def register_cached_file(self, file_path: str, name: str, executable: bool = False) -> NoReturn:

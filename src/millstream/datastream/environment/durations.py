@@ -1,4 +1,4 @@
-"""Reads durations from a configuration, where they are `10 s` or a bare number of ms."""
+"""Reads durations from a configuration: `10 s`, or a number of ms without unit."""
 
 from __future__ import annotations
 

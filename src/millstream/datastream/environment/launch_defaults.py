@@ -1,8 +1,8 @@
 """Settings from outside the program: `millstream run -p 4 -D key=value --store URL job.py`.
 
-A command that runs a program activates its settings around it: every environment created within starts from them,
-and the program cannot change those set by the user (`program_settings`). A command that needs the program's jobs for
-another purpose (`millstream replay`) activates a receiver, which gets each job instead of its being launched.
+A command that runs a program activates settings around it: every environment created inside starts with them, and the
+program cannot change those set by the user (`program_settings`). A command that needs the program's jobs for another
+purpose (`millstream replay`) activates a receiver, which receives each job instead of launching it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The settings of an environment as the program changes them: command-line settings take precedence.
+"""An environment's settings, which the program may change unless they were set on the command line.
 
-If a program sets another value, a warning with both values is logged once, at its line, and its value is dropped at
-once: later reads return the value the job will run with. A copy made by `Configuration(...)` is an ordinary one, for
-settings of the engine's own jobs.
+If the program sets a different value, a warning with both values is logged once, at its line, and the value is
+discarded immediately: later reads return the value that the job will use. A copy made with `Configuration(...)` is an
+ordinary configuration, for settings of the engine's own jobs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ProgramSettings(Configuration):
             super()._set(key, defaults[key])
 
     def fixed(self, key: str) -> str | None:
-        """The command-line value of a setting, under any of its names; None if it has none."""
+        """The command-line value of a setting, under any of its names; None if not set there."""
         name = self._fixed_keys.get(newest_name(key))
         return None if name is None else self.get_string(name, None)
 

@@ -1,6 +1,6 @@
 """The settings of an environment: one configuration, and PyFlink's getters and setters over it.
 
-Invariant: the configuration is the only place of settings, so that a setter, a `-D key=value` and a `Configuration`
+Invariant: settings are stored only in the configuration, so that a setter, a `-D key=value` and a `Configuration`
 passed by the program cannot disagree. User-supplied keys are checked against the known ones; a parallelism is checked
 where it is set, and again against the maximum when the job is built.
 
@@ -61,7 +61,7 @@ def _cores() -> int:
 class EnvironmentSettings:
     """The methods of `StreamExecutionEnvironment` that configure how jobs run."""
 
-    _configuration: Configuration  # within a job of tables a plain copy, which the engine modifies
+    _configuration: Configuration  # within a table job a plain copy, which the engine modifies
     _session: Any
     _default_local_parallelism: int | None = None
 
@@ -76,7 +76,7 @@ class EnvironmentSettings:
         self._merge(Configuration.from_dict(launch_defaults()))
 
     def _merge(self, configuration: Configuration) -> None:
-        """Merges settings, after checking keys and the values that can be checked individually."""
+        """Merges settings, after checking keys and values that can be checked individually."""
         if not isinstance(configuration, Configuration):
             raise refuse_type(
                 f"configure: found {configuration!r} ({type(configuration).__name__}), expected a Configuration. Make "
@@ -117,7 +117,7 @@ class EnvironmentSettings:
         return self
 
     def get_parallelism(self) -> int:
-        """The parallelism set, or the number of cores."""
+        """The configured parallelism, by default the number of cores."""
         return self._configuration.get_integer(_PARALLELISM, self.get_default_local_parallelism())
 
     def set_max_parallelism(self, max_parallelism: int) -> Self:
@@ -129,11 +129,11 @@ class EnvironmentSettings:
         return self
 
     def get_max_parallelism(self) -> int:
-        """The maximum set, or 128."""
+        """The configured maximum, by default 128."""
         return self._max_parallelism_setting() or _MAX_PARALLELISM_DEFAULT
 
     def _max_parallelism_setting(self) -> int | None:
-        """The maximum set by the program; None until then: a later call may still allow a higher parallelism."""
+        """The maximum if the program set it, otherwise None: a later call may still allow a higher parallelism."""
         maximum = self._configuration.get_integer(_MAX_PARALLELISM, -1)
         return maximum if maximum > 0 else None
 
@@ -146,11 +146,11 @@ class EnvironmentSettings:
             )
 
     def get_default_local_parallelism(self) -> int:
-        """The parallelism of environments that set none: the number of cores."""
+        """The default parallelism of environments: the number of cores."""
         return self._default_local_parallelism or _cores()
 
     def set_default_local_parallelism(self, parallelism: int) -> None:
-        """Changes the default of this environment and all others that set none."""
+        """Changes the default parallelism of all environments that do not set one."""
         if checked_count("set_default_local_parallelism", parallelism) > _PARALLELISM_MAX:
             raise refuse(f"set_default_local_parallelism: found {parallelism}, expected at most {_PARALLELISM_MAX}")
         EnvironmentSettings._default_local_parallelism = parallelism
@@ -158,7 +158,7 @@ class EnvironmentSettings:
     # --- how it runs ------------------------------------------------------------------------------------
 
     def set_runtime_mode(self, execution_mode: RuntimeExecutionMode) -> Self:
-        """STREAMING (the default), BATCH for bounded input, or AUTOMATIC."""
+        """Sets the mode: STREAMING (the default), BATCH for bounded input, or AUTOMATIC."""
         if not isinstance(execution_mode, RuntimeExecutionMode):
             raise refuse_type(f"set_runtime_mode: found {execution_mode!r}, expected a RuntimeExecutionMode")
         self._configuration.set_string(_RUNTIME_MODE, execution_mode.name)
@@ -170,8 +170,8 @@ class EnvironmentSettings:
         return modes[name]
 
     def set_buffer_timeout(self, timeout_millis: int) -> Self:
-        """Sets the target duration of an epoch: records travel with their epoch. -1: optimise for throughput; only the
-        checkpoint interval bounds an epoch."""
+        """Sets the target duration of an epoch, because records are sent with their epoch. -1 optimises for throughput:
+        only the checkpoint interval bounds an epoch."""
         checked_count("set_buffer_timeout", timeout_millis, least=-1)
         self._configuration.set_boolean(_BUFFER_TIMEOUT_ENABLED, timeout_millis >= 0)
         if timeout_millis >= 0:
@@ -179,7 +179,7 @@ class EnvironmentSettings:
         return self
 
     def get_buffer_timeout(self) -> int:
-        """The value set, in ms; 100 by default, as in Flink; -1: disabled."""
+        """The configured timeout in ms; 100 by default, as in Flink; -1 if disabled."""
         timeout_ms = buffer_timeout_ms(self._configuration.to_dict())
         return 100 if timeout_ms is None else timeout_ms
 
@@ -198,7 +198,7 @@ class EnvironmentSettings:
         return self._configuration.get_boolean(_CHAINING_ACROSS_MAXIMA, True)
 
     def register_slot_sharing_group(self, slot_sharing_group: SlotSharingGroup) -> Self:
-        """Registers the group's resources. They are only stored; Spark places the tasks."""
+        """Registers the group's resources, which are stored without effect: Spark places the tasks."""
         if not isinstance(slot_sharing_group, SlotSharingGroup):
             raise refuse_type(f"register_slot_sharing_group: found {slot_sharing_group!r}, expected a SlotSharingGroup")
         self._slot_sharing_groups[slot_sharing_group.get_name()] = slot_sharing_group
@@ -227,21 +227,21 @@ class EnvironmentSettings:
         return self._checkpoint_config
 
     def enable_checkpointing(self, interval: int, mode: CheckpointingMode = CheckpointingMode.EXACTLY_ONCE) -> Self:
-        """Commits at least every `interval` ms, by bounding the size of epochs. Every epoch is a checkpoint."""
+        """Commits at least every `interval` ms by limiting the size of epochs. Every epoch is a checkpoint."""
         self._checkpoint_config.set_checkpoint_interval(interval)
         self._checkpoint_config.set_checkpointing_mode(mode)
         return self
 
     def get_checkpoint_interval(self) -> int:
-        """In ms; -1 if none was set."""
+        """The checkpoint interval in ms; -1 if not set."""
         return self._checkpoint_config.get_checkpoint_interval()
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
-        """The mode set; execution is always exactly-once."""
+        """The configured mode; execution is always exactly-once."""
         return self._checkpoint_config.get_checkpointing_mode()
 
     def get_checkpointing_consistency_mode(self) -> CheckpointingMode:
-        """The same, under its newer name."""
+        """Newer name of `get_checkpointing_mode`."""
         return self.get_checkpointing_mode()
 
     def is_unaligned_checkpoints_enabled(self) -> bool:
@@ -251,7 +251,7 @@ class EnvironmentSettings:
         return self._checkpoint_config.is_force_unaligned_checkpoints()
 
     def set_state_backend(self, state_backend: StateBackend) -> Self:
-        """Accepted for PyFlink 1.x programs; here state is always mapped columnar segments."""
+        """Accepted for PyFlink 1.x programs; here state is always stored in memory-mapped columnar segments."""
         log_once("state backend", "state backends have no effect here: state is stored in mapped columnar segments")
         return self
 
@@ -262,7 +262,7 @@ class EnvironmentSettings:
         return self
 
     def is_changelog_state_backend_enabled(self) -> bool | None:
-        """The value set; None if there is none."""
+        """The configured value; None if not set."""
         return (
             self._configuration.get_boolean(_CHANGELOG, False) if self._configuration.contains_key(_CHANGELOG) else None
         )
@@ -279,7 +279,7 @@ class EnvironmentSettings:
     def set_store(self, url: str) -> Self:
         """Sets the store of the job's epochs: a folder or an object store's URL (beyond PyFlink).
 
-        A job that is run again with the same store resumes.
+        A job that runs again with the same store resumes from its last epoch.
         """
         self._configuration.set_string(_STORE, checked_text("set_store", url))
         return self
@@ -313,7 +313,7 @@ _EXPONENTIAL = ("exponential-delay", "exponentialdelay")
 
 
 def restart_strategy_of(configuration: Configuration) -> RestartStrategyConfiguration | None:
-    """The strategy, or None if the configuration names none.
+    """The configured strategy; None if not set.
 
     >>> settings = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.attempts": "3"}
     >>> restart_strategy_of(Configuration.from_dict(settings)).get_description()

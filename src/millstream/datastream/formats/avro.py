@@ -1,6 +1,6 @@
 """Avro records as messages, and in files.
 
-The rows' type follows from the schema. PyFlink's `record_class` is a Java class and not supported: use
+The rows' type is derived from the schema. PyFlink's `record_class` is a Java class and not supported; use
 `avro_schema_string`.
 """
 
@@ -77,7 +77,8 @@ class AvroSchema:
 
 
 class GenericRecordAvroTypeInfo(TypeInformation):
-    """The type of Avro records that are dicts. They travel as pickles; rows of `AvroSchema.get_row_type()` do not."""
+    """The type of Avro records that are dicts. They are sent between tasks as pickles, unlike rows of
+    `AvroSchema.get_row_type()`."""
 
     def __init__(self, schema: AvroSchema) -> None:
         if not isinstance(schema, AvroSchema):
@@ -146,7 +147,7 @@ def _records(what: str, record_class: Any, avro_schema_string: Any) -> AvroRecor
 
 
 class AvroRowDeserializationSchema(DeserializationSchema):
-    """Rows from Avro records: one in each message, without the schema.
+    """Decodes messages that hold one Avro record each, without its schema, to rows.
 
     >>> text = '{"type": "record", "name": "Ad", "fields": [{"name": "id", "type": "long"}]}'
     >>> AvroRowDeserializationSchema(avro_schema_string=text).deserialize(bytes([14]))
@@ -172,7 +173,7 @@ class AvroRowDeserializationSchema(DeserializationSchema):
 
 
 class AvroRowSerializationSchema(SerializationSchema):
-    """Avro records from rows.
+    """Encodes rows as Avro records.
 
     >>> text = '{"type": "record", "name": "Ad", "fields": [{"name": "id", "type": "long"}]}'
     >>> AvroRowSerializationSchema(avro_schema_string=text).serialize((7,))

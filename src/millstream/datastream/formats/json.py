@@ -1,4 +1,4 @@
-"""JSON documents: as messages (schemas) and, beyond PyFlink, as files of lines.
+"""JSON documents as messages (schemas) and, beyond PyFlink, as files with one document per line.
 
 Rows are objects with their field names. A field missing in a document is None, unless configured to fail; a field that
 is not in the type is dropped. To read files of JSON lines see `StreamFormat.json_line_format`.
@@ -29,7 +29,7 @@ __all__ = ["JsonBulkWriters", "JsonRowDeserializationSchema", "JsonRowSerializat
 
 
 class JsonRowDeserializationSchema(DeserializationSchema):
-    """Rows from JSON documents.
+    """Decodes JSON documents to rows.
 
     >>> from millstream.common.typeinfo import Types
     >>> row_type = Types.ROW_NAMED(["ad", "clicks"], [Types.STRING(), Types.INT()])
@@ -85,17 +85,17 @@ class JsonRowDeserializationSchema(DeserializationSchema):
             return self
 
         def json_schema(self, json_schema: str) -> Self:
-            """The rows' type, by a JSON schema of an object (its text)."""
+            """Sets the rows' type by the text of a JSON schema for an object."""
             with at_users_line():
                 return self.type_info(row_type_of_json_schema(json_schema))
 
         def fail_on_missing_field(self) -> Self:
-            """A document without one of the fields is an error."""
+            """Makes a missing field an error."""
             self._fail_on_missing_field = True
             return self
 
         def ignore_parse_errors(self) -> Self:
-            """Skip unreadable documents."""
+            """Skips unreadable documents."""
             self._ignore_parse_errors = True
             return self
 
@@ -110,7 +110,7 @@ class JsonRowDeserializationSchema(DeserializationSchema):
 
 
 class JsonRowSerializationSchema(SerializationSchema):
-    """JSON documents from rows.
+    """Encodes rows as JSON documents.
 
     >>> from millstream.common import Row
     >>> from millstream.common.typeinfo import Types

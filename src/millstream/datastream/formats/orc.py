@@ -1,4 +1,4 @@
-"""Writing ORC files of rows, for `FileSink.for_bulk_format`. To read them: `BulkFormat.orc_format`.
+"""Writes rows as ORC files, for `FileSink.for_bulk_format`. To read them, use `BulkFormat.orc_format`.
 
 A row type is one of the Table API's `DataTypes`, as in PyFlink, or of `Types`.
 """

@@ -1,4 +1,4 @@
-"""Parquet files of rows, read and written as columns. An Avro schema may replace the row type.
+"""Reads and writes Parquet files as columns. An Avro schema may replace the row type.
 
 A row type is one of the Table API's `DataTypes`, as in PyFlink, or of `Types`.
 """
@@ -28,7 +28,7 @@ class AvroParquetReaders:
 
     @staticmethod
     def for_generic_record(schema: AvroSchema) -> StreamFormat:
-        """Rows of the schema's type; columns are matched by name."""
+        """A reader of rows of the schema's type; columns are matched by name."""
         with at_users_line():
             return StreamFormat(engine=ParquetRows(_row_type_of("AvroParquetReaders", schema)))
 
@@ -38,7 +38,7 @@ class AvroParquetWriters:
 
     @staticmethod
     def for_generic_record(schema: AvroSchema) -> PartsWriterFactory:
-        """The reader of rows of the schema's type."""
+        """A writer of rows of the schema's type."""
         return PartsWriterFactory(ParquetParts(_row_type_of("AvroParquetWriters", schema)))
 
 

@@ -1,7 +1,6 @@
 """All function classes under the module path PyFlink programs import them from, one module per concept.
 
-`RuntimeContext` and the contexts of process functions are interfaces; the objects a function meets in its task
-follow them.
+`RuntimeContext` and the contexts of process functions are interfaces, which the task implements.
 """
 
 from __future__ import annotations

@@ -27,15 +27,15 @@ OUT = TypeVar("OUT")
 
 
 class AsyncRetryPredicate(ABC, Generic[OUT]):
-    """Decides which results and errors are retried."""
+    """Decides which results and errors cause a retry."""
 
     @abstractmethod
     def result_predicate(self) -> Callable[[list[OUT]], bool] | None:
-        """A predicate of results to retry; None: never."""
+        """A predicate on results to retry; None: never."""
 
     @abstractmethod
     def exception_predicate(self) -> Callable[[Exception], bool] | None:
-        """A predicate of errors to retry; None: never."""
+        """A predicate on errors to retry; None: never."""
 
 
 class AsyncRetryStrategy(ABC, Generic[OUT]):
@@ -56,7 +56,7 @@ class AsyncRetryStrategy(ABC, Generic[OUT]):
 
     @abstractmethod
     def get_retry_predicate(self) -> AsyncRetryPredicate[OUT]:
-        """The predicate of results and errors to retry."""
+        """The predicate on results and errors to retry."""
 
     @staticmethod
     def no_restart() -> NoRetryStrategy[Any]:
@@ -72,7 +72,7 @@ class AsyncRetryStrategy(ABC, Generic[OUT]):
         result_predicate: Callable[[list[Any]], bool] | None = None,
         exception_predicate: Callable[[Exception], bool] | None = None,
     ) -> FixedDelayRetryStrategy[Any]:
-        """Waits the same time before every attempt."""
+        """Waits for the same time before every attempt."""
         from millstream.datastream.async_retry_strategies import FixedDelayRetryStrategy
 
         return FixedDelayRetryStrategy(max_attempts, backoff_time_millis, result_predicate, exception_predicate)
@@ -95,10 +95,10 @@ class AsyncRetryStrategy(ABC, Generic[OUT]):
 
 
 class AsyncFunction(Function, Generic[IN, OUT]):
-    """One value in, any number out, after an asynchronous call to an external system.
+    """Maps a value to any number of values, after an asynchronous call to an external system.
 
-    `open` and `close` are called on the event loop of the calls, so that a client created in `open` is shared by them;
-    both may be `async def` (beyond PyFlink).
+    `open` and `close` run on the event loop of the calls, which can therefore share a client created in `open`. Both
+    may be `async def` (beyond PyFlink).
 
     >>> class Price(AsyncFunction):
     ...     async def async_invoke(self, value: str) -> list[tuple[str, int]]:

@@ -1,12 +1,12 @@
-"""Functions that process one record at a time, and those that select keys and partitions.
+"""Functions that process one record at a time, and functions that select keys and partitions.
 
 A function is sent to its task by pickle, once. There `open` is called before the first record, with the task's
 `RuntimeContext`, and `close` after the last one. These classes only define names and signatures. A plain callable may
-be used instead of every one-method function here.
+replace any of the one-method functions.
 
-`CheckpointedFunction` is for state of a subtask, not of a key (beyond PyFlink; Flink has it in Java). A function, a
-source or the writer of a sink has operator state if it implements two methods. The content of its lists is part of the
-epoch: after a crash they are as at the end of the last committed epoch.
+`CheckpointedFunction` adds operator state, which belongs to a subtask instead of a key (beyond PyFlink; Flink has it in
+Java). A function, a source or a sink's writer has operator state if it implements two methods. The content of its lists
+is part of the epoch: a crash restores them as of the last committed epoch.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Function(ABC):  # noqa: B024 - PyFlink has it abstract, with nothing to ov
 
 
 class MapFunction(Function):
-    """One value in, one value out.
+    """Maps one value to one value.
 
     >>> class Double(MapFunction):
     ...     def map(self, value):
@@ -79,7 +79,7 @@ class CoMapFunction(Function):
 
 
 class FlatMapFunction(Function):
-    """One value in, any number of values out: return an iterable, or `yield` them.
+    """Maps one value to any number of values: return an iterable, or `yield` them.
 
     >>> class Words(FlatMapFunction):
     ...     def flat_map(self, value):
@@ -90,7 +90,7 @@ class FlatMapFunction(Function):
 
     @abstractmethod
     def flat_map(self, value: Any) -> Iterable[Any]:
-        """The values that replace `value`; none drops it."""
+        """The values that replace `value`; an empty result drops it."""
 
 
 class CoFlatMapFunction(Function):
@@ -114,7 +114,7 @@ class ReduceFunction(Function):
 
 
 class AggregateFunction(Function):
-    """Folds values into an accumulator, from which the result is derived.
+    """Folds values into an accumulator, and derives the result from it.
 
     >>> class Mean(AggregateFunction):
     ...     def create_accumulator(self):
@@ -136,7 +136,7 @@ class AggregateFunction(Function):
 
     @abstractmethod
     def add(self, value: Any, accumulator: Any) -> Any:
-        """The accumulator after `value`. It may be modified in place, and must be returned."""
+        """Adds `value` to the accumulator, which may be modified in place, and must be returned."""
 
     @abstractmethod
     def get_result(self, accumulator: Any) -> Any:
@@ -205,7 +205,7 @@ class FunctionInitializationContext(ABC):
 
     @abstractmethod
     def is_restored(self) -> bool:
-        """Whether there is state of an earlier epoch."""
+        """Whether state of an earlier epoch was restored."""
 
     @abstractmethod
     def get_restored_checkpoint_id(self) -> int | None:
@@ -259,7 +259,7 @@ class CheckpointedFunction(ABC):
 
     @abstractmethod
     def initialize_state(self, context: FunctionInitializationContext) -> None:
-        """Gets the lists and reads their content. Called once on each object, before `open`.
+        """Obtains the lists and reads their content. Called once on each object, before `open`.
 
         An object stays open as long as its subtask stays in its worker process. When Spark moves the subtask, or an
         epoch is run again, the object is closed and a new one starts from the stored state: `is_restored()` is True.
@@ -268,4 +268,4 @@ class CheckpointedFunction(ABC):
 
     @abstractmethod
     def snapshot_state(self, context: FunctionSnapshotContext) -> None:
-        """Called at the end of an epoch: writes everything that must survive to the lists."""
+        """Called at the end of an epoch: writes everything that must survive a failure to the lists."""

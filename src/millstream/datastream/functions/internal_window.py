@@ -1,8 +1,8 @@
 """PyFlink's adapters between its window operator and a user's window function.
 
-PyFlink exports them, though only its own operator creates them. The adapters are trivial and implemented: each passes a
-window's contents to the wrapped function in the form it expects. The two internal contexts, which PyFlink's operator
-fills in, are rejected.
+PyFlink exports them, though only its own operator creates them. The adapters are implemented: each passes a window's
+contents to the wrapped function in the expected form. The two internal contexts, which only PyFlink's operator fills
+in, are rejected.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = [
 
 
 class InternalWindowFunction(Function, Generic[IN, OUT, KEY, W]):
-    """Adapter interface: a window's contents in, results out."""
+    """Adapter interface: computes results from a window's contents."""
 
     class InternalWindowContext(ABC):
         """The window operator as an internal function sees it."""
@@ -82,7 +82,7 @@ class _FunctionAdapter(InternalWindowFunction[Any, Any, Any, Any]):
         self._wrapped_function.close()
 
     def clear(self, window: Any, context: InternalWindowFunction.InternalWindowContext) -> None:
-        """Window functions without a context have no state of their own."""
+        """Does nothing: window functions without a context have no window state."""
 
 
 class InternalSingleValueWindowFunction(_FunctionAdapter):

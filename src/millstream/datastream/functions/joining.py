@@ -1,7 +1,7 @@
 """Functions over matched records of two streams, and adapters that pass them a window's contents.
 
 `JoinFunction` and `FlatJoinFunction` receive every pair of a record of the first stream and one of the second;
-`CoGroupFunction` receives all records of both sides at once, also if one side has none, which permits outer joins. They
+`CoGroupFunction` receives all records of both sides at once, even if one side is empty, which permits outer joins. They
 may have keyed state: get it in `open`. The adapters are for the window operator.
 
 `ProcessJoinFunction` is the function of an interval join: it receives every pair of matching records, with their times.
@@ -56,7 +56,7 @@ class FlatJoinFunction(Function):
 
     @abstractmethod
     def join(self, first: Any, second: Any) -> Iterable[Any]:
-        """The results for a record of the first stream and one of the second; none drops the pair."""
+        """The results for a record of the first stream and one of the second; an empty result drops the pair."""
 
 
 class CoGroupFunction(Function):
@@ -91,7 +91,7 @@ class _TwoSidedAdapter(InternalWindowFunction[Any, Any, Any, Any]):
             self._wrapped_function.close()
 
     def clear(self, window: Any, context: InternalWindowFunction.InternalWindowContext) -> None:
-        """These functions have no state of a window."""
+        """Does nothing: these functions have no window state."""
 
 
 class CoGroupsOfWindow(_TwoSidedAdapter):
@@ -117,7 +117,7 @@ class PairsOfWindow(_TwoSidedAdapter):
 
 
 class ProcessJoinFunction(Function):
-    """Processes each pair of a left and a right record; any number of values out, to the stream or to a side output.
+    """Processes each pair of a left and a right record; emits any number of values to the stream or to side outputs.
 
     Results have the larger of the two timestamps. The function may have state of the pair's key: get it in `open`.
     Records must not be modified: the next pair may contain the same one.
@@ -140,7 +140,7 @@ class ProcessJoinFunction(Function):
 
         @abstractmethod
         def get_timestamp(self) -> int:
-            """The larger of both, which is also the timestamp of results."""
+            """The larger of both timestamps, which is also the timestamp of results."""
 
     @abstractmethod
     def process_element(self, left: Any, right: Any, ctx: Context) -> Iterable[Any] | None:

@@ -13,10 +13,11 @@ __all__ = ["KeyedBatch", "KeyedBatchFunction", "KeyedBatchResult"]
 
 
 class KeyedBatchFunction(Function):
-    """Processes a batch of records of a keyed stream at once, with the states of all its keys, as Arrow columns.
+    """Processes a batch of records of a keyed stream at once, with the states of all keys in the batch, as Arrow
+    columns.
 
-    Pass it to `key_by(...).process_batches(...)`. It receives every record exactly once, records of a key in order of
-    arrival, in batches of any size: results must not depend on batch boundaries.
+    Pass it to `key_by(...).process_batches(...)`. It receives every record exactly once, and records of a key in order
+    of arrival. Batches may have any size, so results must not depend on batch boundaries.
 
     >>> import numpy as np, pyarrow as pa
     >>> from millstream.common import Types

@@ -1,4 +1,4 @@
-"""Process functions: records with their time, timers, side outputs, and broadcast state.
+"""Process functions, with access to timestamps, timers, side outputs, and broadcast state.
 
 These classes define names and signatures; the task provides the contexts. The stream checks the function's class when
 it is passed.
@@ -47,7 +47,7 @@ class _TimedContext(ABC):
 
     @abstractmethod
     def timestamp(self) -> int | None:
-        """The event timestamp of the current record or timer, in ms; None if it has none."""
+        """The event timestamp of the current record or timer, in ms, or None."""
 
 
 class _KeyedContext(_TimedContext):
@@ -57,7 +57,7 @@ class _KeyedContext(_TimedContext):
 
 
 class ProcessFunction(Function):
-    """Processes each record with its context; any number of values out, to the stream or to a side output.
+    """Processes each record with its context; emits any number of values to the stream or to side outputs.
 
     >>> from millstream.datastream import OutputTag
     >>> odd = OutputTag("odd")
@@ -97,22 +97,22 @@ class KeyedProcessFunction(Function):
 
 
 class CoProcessFunction(Function):
-    """Records of two connected streams, with one method for each."""
+    """Processes records of two connected streams, with one method for each."""
 
     class Context(_TimedContext):
         """The context of the current record."""
 
     @abstractmethod
     def process_element1(self, value: Any, ctx: Context) -> Iterable[Any] | None:
-        """A record of the first stream."""
+        """Processes a record of the first stream."""
 
     @abstractmethod
     def process_element2(self, value: Any, ctx: Context) -> Iterable[Any] | None:
-        """A record of the second stream."""
+        """Processes a record of the second stream."""
 
 
 class KeyedCoProcessFunction(Function):
-    """Records of two connected keyed streams, sharing state and timers of their key."""
+    """Processes records of two connected keyed streams, which share state and timers per key."""
 
     class Context(_KeyedContext):
         """The context of the current record."""
@@ -126,11 +126,11 @@ class KeyedCoProcessFunction(Function):
 
     @abstractmethod
     def process_element1(self, value: Any, ctx: Context) -> Iterable[Any] | None:
-        """A record of the first stream."""
+        """Processes a record of the first stream."""
 
     @abstractmethod
     def process_element2(self, value: Any, ctx: Context) -> Iterable[Any] | None:
-        """A record of the second stream."""
+        """Processes a record of the second stream."""
 
     def on_timer(self, timestamp: int, ctx: OnTimerContext) -> Iterable[Any] | None:
         """Called when a timer of the current key is due. Does nothing by default."""
@@ -145,7 +145,7 @@ class BaseBroadcastProcessFunction(Function):
 
         @abstractmethod
         def timestamp(self) -> int | None:
-            """The event timestamp of the current record, in ms; None if it has none."""
+            """The event timestamp of the current record, in ms, or None."""
 
         @abstractmethod
         def current_processing_time(self) -> int:
@@ -156,14 +156,14 @@ class BaseBroadcastProcessFunction(Function):
             """The operator's watermark, in ms."""
 
     class Context(BaseContext):
-        """For broadcast records: broadcast state is writable."""
+        """The context of broadcast records, in which broadcast state is writable."""
 
         @abstractmethod
         def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
             """The broadcast state of this name."""
 
     class ReadOnlyContext(BaseContext):
-        """For the other side's records: broadcast state is read-only."""
+        """The context of the other side's records, in which broadcast state is read-only."""
 
         @abstractmethod
         def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> ReadOnlyBroadcastState[Any, Any]:
@@ -171,35 +171,35 @@ class BaseBroadcastProcessFunction(Function):
 
 
 class BroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[IN1, IN2, OUT]):
-    """A stream that reads the state written by a broadcast stream."""
+    """Processes a stream that reads the state written by a broadcast stream."""
 
     class Context(BaseBroadcastProcessFunction.Context, ABC):
-        """For broadcast records."""
+        """The context of broadcast records."""
 
     class ReadOnlyContext(BaseBroadcastProcessFunction.ReadOnlyContext, ABC):
-        """For the other side's records."""
+        """The context of the other side's records."""
 
     @abstractmethod
     def process_element(self, value: IN1, ctx: ReadOnlyContext) -> Iterable[OUT] | None:
-        """A record of the stream that is not broadcast."""
+        """Processes a record of the stream that is not broadcast."""
 
     @abstractmethod
     def process_broadcast_element(self, value: IN2, ctx: Context) -> Iterable[OUT] | None:
-        """A broadcast record; every subtask receives it and must process it identically."""
+        """Processes a broadcast record; every subtask receives it and must process it identically."""
 
 
 class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, IN1, IN2, OUT]):
-    """A keyed stream, with state and timers, that reads the state written by a broadcast stream."""
+    """Processes a keyed stream, with state and timers, that reads the state written by a broadcast stream."""
 
     class Context(BaseBroadcastProcessFunction.Context, ABC):
-        """For broadcast records."""
+        """The context of broadcast records."""
 
         @abstractmethod
         def apply_to_keyed_state(self, state_descriptor: StateDescriptor, function: Callable[[Any, Any], Any]) -> None:
             """Calls `function(key, state)` for every key that has this state (as in Flink's Java API)."""
 
     class ReadOnlyContext(BaseBroadcastProcessFunction.ReadOnlyContext, ABC):
-        """For keyed records."""
+        """The context of keyed records."""
 
         @abstractmethod
         def timer_service(self) -> TimerService:
@@ -218,15 +218,15 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, I
 
         @abstractmethod
         def get_current_key(self) -> Any:
-            """The key the timer belongs to."""
+            """The key of the current timer."""
 
     @abstractmethod
     def process_element(self, value: IN1, ctx: ReadOnlyContext) -> Iterable[OUT] | None:
-        """A record of the keyed stream."""
+        """Processes a record of the keyed stream."""
 
     @abstractmethod
     def process_broadcast_element(self, value: IN2, ctx: Context) -> Iterable[OUT] | None:
-        """A broadcast record; every subtask receives it and must process it identically."""
+        """Processes a broadcast record; every subtask receives it and must process it identically."""
 
     def on_timer(self, timestamp: int, ctx: OnTimerContext) -> Iterable[OUT] | None:
         """Called when a timer of the current key is due. Does nothing by default."""

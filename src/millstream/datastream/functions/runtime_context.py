@@ -1,7 +1,7 @@
 """The interface between a function and the task it runs in.
 
-The task (`millstream.runtime`) implements the context; a program uses only this interface. State access requires a
-keyed stream and is rejected elsewhere.
+The task (`millstream.runtime`) implements the context; a program uses only this interface. Keyed state requires a keyed
+stream; elsewhere access is rejected.
 """
 
 from __future__ import annotations

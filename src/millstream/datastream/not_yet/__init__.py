@@ -1,9 +1,9 @@
-"""PyFlink names that Millstream has not built yet: a table, `names.json`, and the placeholders made from it.
+"""PyFlink names that Millstream does not implement yet: a table, `names.json`, and placeholders created from it.
 
 A module of *placeholders* can be imported with all its names. Its classes have PyFlink's base classes and signatures,
 so that programs can be written against them; constructing one, or calling a method, raises NotYetError with the planned
-version and an alternative, or NotAvailableError with an alternative, if it will not be built. Enums, and interfaces for
-programs to implement, are complete.
+version and an alternative, or, if it will never be implemented, NotAvailableError with an alternative. Enums, and
+interfaces for programs to implement, are complete.
 
 A module whose names are all in the table is one line, `__all__, __getattr__ = names_of(__name__)`. The table is written
 by `scripts/not-yet-table` from PyFlink's reference; do not edit it.
@@ -34,7 +34,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Placeholder:
-    """A PyFlink class that is not built yet; `path` has a dot if it is nested in another class.
+    """A PyFlink class that is not implemented yet; `path` has a dot if it is nested in another class.
 
     `kind` is "class", "interface" or "enum". A method without `self` among its parameters is static.
     """
@@ -54,13 +54,13 @@ def _table() -> dict[str, Any]:
 
 @cache
 def placeholders(module: str) -> dict[str, Placeholder]:
-    """The placeholders of a module by their paths; empty for a module that is built."""
+    """The placeholders of a module by their paths; empty for an implemented module."""
     names = _table()["stand_ins"].get(module, {}).get("names", {})
     return {path: Placeholder(path, **description) for path, description in names.items()}
 
 
 def is_refused(module: str) -> bool:
-    """Whether a module of placeholders will not be built."""
+    """Whether a module of placeholders will never be implemented."""
     return module in _table()["stand_ins"] and _table()["stand_ins"][module]["comes_with"] is None
 
 

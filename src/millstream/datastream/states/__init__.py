@@ -1,1 +1,1 @@
-"""Implementation of `state`: properties of descriptors beyond name and type. No module path here is PyFlink's."""
+"""Implementation of `state`: properties of descriptors beyond name and type. PyFlink has none of these module paths."""

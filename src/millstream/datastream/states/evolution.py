@@ -1,7 +1,7 @@
-"""A program's declarations about earlier types of its state, and its own serialisers.
+"""A program's declarations of earlier state types, and user-defined serialisers.
 
-Beyond PyFlink, whose state is read by Java serialisers. Type changes that can be resolved automatically
-(`state.schemas.evolution`) need no declaration. Invariant: an invalid declaration is rejected at its line; whether it
+These go beyond PyFlink, where Java serialisers read state. Type changes that can be resolved automatically
+(`state.schemas.evolution`) need no declaration. Invariant: an invalid declaration is rejected at its line. Whether it
 matches the saved state is checked when the job starts.
 """
 
@@ -21,10 +21,10 @@ T = TypeVar("T")
 
 
 class StateSerializer(ABC, Generic[T]):
-    """Writes the values of a state in a user-defined binary form, instead of a pickle.
+    """Writes the values of a state in a user-defined binary format instead of pickle.
 
-    `version` is stored with the values. When the form changes, raise it and let `deserialize` read every version that
-    was ever in use; values of older versions are rewritten by compaction.
+    `version` is stored with the values. When the format changes, increase it; `deserialize` must read every version
+    ever used. Compaction rewrites values of older versions.
 
     >>> class Celsius(StateSerializer[float]):
     ...     version = 2

@@ -1,8 +1,8 @@
 """Queryable states: the program's declarations.
 
 `set_queryable` gives a descriptor a name; `KeyedStream.as_queryable_state` ends a stream in a queryable state;
-`WindowedStream.queryable` names the windows of an operator. A state has one such name, set once. Names are unique in a
-job, which is checked where all are known. docs/operate/queries.md describes the requests.
+`WindowedStream.queryable` names the windows of an operator. A state has one such name, set once. Names must be unique
+in a job, which the compiler checks. docs/operate/queries.md describes the requests.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ class QueryableDescriptor:
         self._queryable_name = checked_queryable_name(method, queryable_state_name, self._queryable_name)
 
     def is_queryable(self) -> bool:
-        """Whether it is queryable."""
+        """Whether the state is queryable."""
         return self._queryable_name is not None
 
     def get_queryable_state_name(self) -> str | None:
-        """The name under which it is queryable."""
+        """The name under which the state is queryable."""
         return self._queryable_name
 
 
 def checked_queryable_name(method: str, name: Any, before: str | None = None) -> str:
-    """`name`, if it is a string and the state has no other such name already."""
+    """Returns `name`; rejects other types than strings, and a second name for the state."""
     new_name = checked_text(method, name)
     if before not in (None, new_name):
         raise refuse(f"{method}: it is already queryable as '{before}', and a state has only one such name")
@@ -57,7 +57,7 @@ def checked_queryable_name(method: str, name: Any, before: str | None = None) ->
 
 
 class KeepLast(KeyedProcessFunction):
-    """Stores the last record of every key, or all of them reduced to one value; emits nothing."""
+    """Stores the last record of every key, or its records reduced to one value; emits nothing."""
 
     def __init__(self, descriptor: ValueStateDescriptor | ReducingStateDescriptor) -> None:
         self._descriptor = descriptor
@@ -74,7 +74,8 @@ class KeepLast(KeyedProcessFunction):
 
 
 class QueryableStateStream(OperatorControls):
-    """The result of `KeyedStream.as_queryable_state`: the end of a stream, which can be named and placed."""
+    """The result of `KeyedStream.as_queryable_state`: the end of a stream, with methods to set its name and
+    placement."""
 
     def __init__(
         self,
@@ -88,7 +89,7 @@ class QueryableStateStream(OperatorControls):
         self._descriptor = descriptor
 
     def get_queryable_state_name(self) -> str:
-        """The name under which it is queryable."""
+        """The name under which the state is queryable."""
         name = self._descriptor.get_queryable_state_name()
         assert name is not None
         return name

@@ -1,7 +1,7 @@
-"""The time to live of state values: plain, immutable settings, made by a builder.
+"""The time to live of state values: immutable settings, created by a builder.
 
 Expired values are skipped when state is read and removed when it is compacted. The clean-up strategies, which determine
-when Flink frees the space, are stored and returned by their getters, and have no other effect.
+when Flink frees the space, are stored and returned by their getters but have no effect.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _as_duration(ttl: Duration | Time | timedelta) -> Duration:
 
 
 class StateTtlConfig:
-    """The time to live of values, the accesses that renew it, and the visibility of expired ones.
+    """The time to live of values, the accesses that renew it, and the visibility of expired values.
 
     >>> config = StateTtlConfig.new_builder(Duration.of_hours(1)).update_ttl_on_read_and_write().build()
     >>> config.get_update_type().name, config.get_state_visibility().name, config.is_enabled()
@@ -60,7 +60,7 @@ class StateTtlConfig:
         ProcessingTime = 0
 
     class CleanupStrategies:
-        """When expired values are removed."""
+        """Determines when expired values are removed."""
 
         class Strategies(Enum):
             """The available strategies."""
@@ -76,7 +76,7 @@ class StateTtlConfig:
             """A strategy without settings."""
 
         class IncrementalCleanupStrategy(CleanupStrategy):
-            """A few entries at a time, while state is used."""
+            """Removes a few entries at a time, while state is accessed."""
 
             def __init__(self, cleanup_size: int, run_cleanup_for_every_record: bool) -> None:
                 self._cleanup_size = checked_count("cleanup_incrementally, cleanup_size", cleanup_size)
@@ -89,7 +89,7 @@ class StateTtlConfig:
                 return self._run_cleanup_for_every_record
 
         class RocksdbCompactFilterCleanupStrategy(CleanupStrategy):
-            """While RocksDB compacts."""
+            """Removes entries during RocksDB compaction."""
 
             def __init__(
                 self, query_time_after_num_entries: int, periodic_compaction_time: Duration | None = None
@@ -232,7 +232,7 @@ class StateTtlConfig:
 
     @staticmethod
     def new_builder(ttl: Duration | Time | timedelta) -> StateTtlConfig.Builder:
-        """Begins with the time to live."""
+        """Starts a builder with the time to live."""
         return StateTtlConfig.Builder(ttl)
 
     def get_update_type(self) -> UpdateType:

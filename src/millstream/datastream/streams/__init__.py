@@ -1,1 +1,1 @@
-"""Implementation of `data_stream`: each class of stream, and shared code. No module path here is PyFlink's."""
+"""Implementation of `data_stream`: each class of stream, and shared code. PyFlink has none of these module paths."""

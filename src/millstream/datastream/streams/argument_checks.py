@@ -1,6 +1,6 @@
 """Checks of arguments that a program passes to the API, made at the call so that the error shows the user's line.
 
-Each check returns its argument, or raises a ProgramError that names the method, the value found, the expectation, and
+Each check returns its argument, or raises a ProgramError that names the method, the actual and the expected value, and
 the next step. Nothing is converted silently.
 """
 
@@ -39,7 +39,8 @@ __all__ = [
 
 
 def checked_function(method: str, func: Any, function_class: type[Function], *, callables: bool = True) -> Any:
-    """`func`, if it is an instance of `function_class` or, if `callables`, a callable of no other function class."""
+    """Returns `func` if it is an instance of `function_class`, or, with `callables`, a callable that is not of another
+    function class."""
     expected = function_class.__name__ + (" or a callable" if callables else "")
     if isinstance(func, function_class):
         check_calls(method, func, function_class)
@@ -106,7 +107,7 @@ def _untyped_as_none(type_info: TypeInformation) -> TypeInformation | None:
 
 
 def checked_states(method: str, states: Any) -> tuple[tuple[str, TypeInformation], ...]:
-    """The states that a function declares, by name, if every one has a columnar type."""
+    """The states that a function declares, by name; each must have a columnar type."""
     if not isinstance(states, Mapping) or not all(isinstance(name, str) and name for name in states):
         raise refuse(f"{method}: states() returned {states!r}, expected a dict from names to types")
     for name, type_info in states.items():
@@ -116,7 +117,7 @@ def checked_states(method: str, states: Any) -> tuple[tuple[str, TypeInformation
 
 
 def checked_count(method: str, value: Any, least: int = 1, most: int | None = None) -> int:
-    """`value`, if it is an integer of at least `least`, and at most `most`."""
+    """Returns `value` if it is an integer from `least` to `most`."""
     if isinstance(value, int) and not isinstance(value, bool) and least <= value and (most is None or value <= most):
         return value
     bounds = f"of at least {least}" if most is None else f"from {least} to {most}"
@@ -124,28 +125,28 @@ def checked_count(method: str, value: Any, least: int = 1, most: int | None = No
 
 
 def checked_truth(method: str, value: Any) -> bool:
-    """`value`, if it is True or False: in Python the text "false" is true."""
+    """Returns `value` if it is True or False: in Python the string "false" is truthy."""
     if isinstance(value, bool):
         return value
     raise refuse_type(f"{method}: found {value!r}, expected True or False")
 
 
 def checked_text(method: str, value: Any) -> str:
-    """`value`, if it is a string that is not empty."""
+    """Returns `value` if it is a non-empty string."""
     if isinstance(value, str) and value.strip():
         return value
     raise refuse(f"{method}: found {value!r}, expected a non-empty string")
 
 
 def checked_row_type(method: str, type_info: Any) -> RowTypeInfo:
-    """`type_info`, if it is a row type."""
+    """Returns `type_info` if it is a row type."""
     if isinstance(type_info, RowTypeInfo):
         return type_info
     raise refuse_type(f"{method}: found {type_info!r}, expected a row type, such as Types.ROW_NAMED([names], [types])")
 
 
 def file_type(method: str, declared: Any) -> Any:
-    """A type of the Table API's `DataTypes` as one of `Types`, since file formats accept both; others unchanged."""
+    """Converts a type of the Table API's `DataTypes` to `Types`, since file formats accept both."""
     if not isinstance(declared, DataType):
         return declared
     type_info = stream_type(declared)
@@ -163,7 +164,7 @@ def checked_file_row(method: str, row_type: Any, hadoop_config: Any = None) -> R
 
 
 def checked_json_rows(method: str, type_info: Any) -> RowTypeInfo:
-    """`type_info`, if JSON documents can be converted to such rows."""
+    """Returns `type_info` if JSON documents can be converted to such rows."""
     row_type = checked_row_type(method, type_info)
     with at_users_line():
         json_converter(row_type)
@@ -171,7 +172,7 @@ def checked_json_rows(method: str, type_info: Any) -> RowTypeInfo:
 
 
 def projected_type(type_info: TypeInformation | None, indexes: tuple[int, ...]) -> TypeInformation:
-    """The type of a row or tuple reduced to the fields at `indexes`, in that order.
+    """The row or tuple type projected to the fields at `indexes`, in that order.
 
     >>> projected_type(Types.ROW_NAMED(["a", "b"], [Types.STRING(), Types.INT()]), (1,)).notation
     'ROW<b INT>'
@@ -203,9 +204,9 @@ def projected_type(type_info: TypeInformation | None, indexes: tuple[int, ...]) 
 
 
 class at_users_line:  # noqa: N801 - reads as a sentence after `with`
-    """Adds the line of the user's call to errors from lower layers, which do not know it.
+    """Adds the line of the user's call to errors from lower layers, which lack it.
 
-    A class, not a generator: all frames between the user's line and this one must be the engine's.
+    A class, not a generator: all frames between the user's line and this frame must belong to the engine.
     """
 
     def __enter__(self) -> None:

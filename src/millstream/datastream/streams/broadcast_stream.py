@@ -64,8 +64,8 @@ def _checked_descriptors(descriptors: Sequence[Any]) -> list[MapStateDescriptor]
 class BroadcastConnectedStream(MissingNameHints):
     """The result of `DataStream.connect(broadcast stream)`.
 
-    Within an epoch all broadcast records are applied before the records of the other side, in one order that is the
-    same in every subtask and when the epoch is repeated.
+    Within an epoch all broadcast records are applied before the records of the other side. Their order is the same in
+    every subtask, and when the epoch is repeated.
     """
 
     _hints = (("KeyedStream", "The two become one stream by process(...)"),)

@@ -1,7 +1,7 @@
 """A stream whose records are cached for later jobs of the same environment.
 
-The first job that uses it computes and caches it; later ones read the cache instead of computing everything upstream
-again. It is not an operator that can be named or placed: such calls are rejected, as in PyFlink.
+The first job that uses the stream computes and caches it; later jobs read the cache instead of recomputing everything
+upstream. A cached stream is not an operator: calls that name or place it are rejected, as in PyFlink.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["CachedDataStream", "cached"]
 
 
 def cached(stream: DataStream) -> CachedDataStream:
-    """The stream, cached for later jobs."""
+    """Caches the stream for later jobs."""
     environment = stream._environment
     before = [stream._node(edge.source) for edge in stream._edges]
     name = f"Cached {before[0].name.removeprefix('Source: ')}" if len(before) == 1 else "Cached Union"
@@ -45,7 +45,7 @@ class CachedDataStream(UnnamedStream):
         super().__init__(environment=environment, edges=edges)
 
     def cache(self) -> CachedDataStream:
-        """This stream: it is cached already."""
+        """Returns this stream, which is already cached."""
         return self
 
     def invalidate(self) -> None:

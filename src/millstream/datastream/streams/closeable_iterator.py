@@ -1,7 +1,7 @@
 """A job's output as an iterator in the program that started it.
 
-Records arrive in the order of committed epochs. The iterator ends when the job ends, raises the job's failure in place
-of the next record, and stops the job when it is closed before the end.
+Records arrive in the order of committed epochs. The iterator ends when the job ends, raises the job's failure instead
+of returning the next record, and stops the job when closed early.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["CloseableIterator"]
 class CloseableIterator:
     """The records of `execute_and_collect`.
 
-    Use it as `with stream.execute_and_collect() as records: ...`, or call `close()` yourself.
+    Use it as `with stream.execute_and_collect() as records: ...`, or call `close()` explicitly.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class CloseableIterator:
         self._output = JobOutput(job, queue, queue_id, self._raise_failure)
 
     def next(self) -> Any:
-        """The next record. StopIteration when the job has ended or the iterator is closed."""
+        """The next record; raises StopIteration when the job has ended or the iterator is closed."""
         value = self._output.next()
         return value if self._form is None else self._form(value)
 
@@ -56,7 +56,7 @@ class CloseableIterator:
             self._job.result()  # raises the job's failure
 
     def close(self) -> None:
-        """Stops the job, if it still runs, and drops unread records. Idempotent."""
+        """Stops the job if it is running, and drops unread records. Idempotent."""
         self._output.close()
 
     def __next__(self) -> Any:

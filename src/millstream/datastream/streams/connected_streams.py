@@ -1,7 +1,7 @@
 """Two streams of different types in one operator, which may share state.
 
-A connection is not an operator: it becomes one when a function is passed to it. Both streams are keyed, by keys of the
-same type, or neither is; other combinations are rejected at the user's line.
+A connection is not an operator: passing a function to it creates one. Either both streams are keyed, with the same key
+type, or neither is; other combinations are rejected at the user's line.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def connected_environment(stream1: DataStream, stream2: DataStream) -> StreamExe
 class ConnectedStreams(MissingNameHints):
     """The result of `DataStream.connect`: requires a function with a method for the records of each stream.
 
-    Within an epoch all records of the first stream come before those of the second, each in their order; a repeated
-    epoch gives the same result. The second stream's records of an epoch are buffered in memory until then.
+    Within an epoch all records of the first stream are processed before those of the second, which are buffered in
+    memory until then. Each stream keeps its order, so a repeated epoch returns the same result.
 
     >>> from millstream.common import Types
     >>> from millstream.datastream import CoMapFunction, StreamExecutionEnvironment
@@ -82,7 +82,8 @@ class ConnectedStreams(MissingNameHints):
         )
 
     def map(self, func: CoMapFunction, output_type: TypeInformation | None = None) -> DataStream:
-        """Replaces every record by `map1` or `map2` of it; on keyed streams the function may have keyed state."""
+        """Replaces every record by the result of `map1` or `map2`; on keyed streams the function may have keyed
+        state."""
         func = checked_function("connect(...).map", func, CoMapFunction, callables=False)
         operation = KeyedCoMap(func) if self._is_keyed("map") else CoMap(func)
         return self._then(operation, "Co-Map", checked_output_type("map", output_type))
@@ -111,7 +112,7 @@ class ConnectedStreams(MissingNameHints):
         return self._then(KeyedCoProcess(func, time_domains=domains), "KEYED CO-PROCESS", declared)
 
     def _is_keyed(self, method: str) -> bool:
-        """Whether both streams have a key; an error if only one has, or if their keys have different types."""
+        """Whether both streams are keyed; raises an error if only one is, or if their keys have different types."""
         is_keyed, is_other_keyed = isinstance(self.stream1, KeyedStream), isinstance(self.stream2, KeyedStream)
         if is_keyed != is_other_keyed:
             which = ("first", "second") if is_keyed else ("second", "first")

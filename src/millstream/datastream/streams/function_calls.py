@@ -1,11 +1,10 @@
 """Checks, before anything runs, that a function can be called as its operator will call it.
 
-The method of the function class is the pattern: the number of arguments, and which one is the context. The signature of
-the user's function is compared with it: a wrong number of arguments, the context in the record's place, `yield` where
-one result is expected (the generator would be that result), `async def` where it is not awaited. A callable without a
-signature, like some of Python's own, is accepted.
+The signature of the user's function is compared with the method of the function class. Errors are a wrong number of
+arguments, the context in the record's position, `yield` where one result is expected (the generator would be that
+result), and `async def` where it is not awaited. A callable without a signature, such as some built-ins, is accepted.
 
-A function that never returns a value (a missing `return` or `yield`) can be called. It is rarely intended, so this is
+A function that never returns a value (a missing `return` or `yield`) is rarely intended, but can be called, so this is
 only a warning.
 """
 
@@ -29,7 +28,7 @@ _ONE_RESULT = frozenset(
     {"map", "map1", "map2", "filter", "reduce", "get_key", "partition", "create_accumulator", "add", "get_result"}
 )
 _SEVERAL_INSTEAD = {"map": "flat_map()", "map1": "connect(...).flat_map()", "map2": "connect(...).flat_map()"}
-# One of these that emits records is enough: the others may update state, or set timers.
+# It is enough if one of these emits records: the others may update state or set timers.
 _SEVERAL_RESULTS = frozenset(
     {
         "flat_map", "flat_map1", "flat_map2", "process_element", "process_element1", "process_element2",
@@ -37,16 +36,17 @@ _SEVERAL_RESULTS = frozenset(
     }
 )  # fmt: skip
 _CONTEXTS = ("ctx", "context")
-_COLLECTORS = frozenset({"out", "collector"})  # of Flink's Java functions
+_COLLECTORS = frozenset({"out", "collector"})  # names in Flink's Java functions
 
 
 def check_calls(method: str, func: Any, function_class: type[Function]) -> None:
-    """ProgramError at the user's line if a method of the function cannot be called, or has an unsupported result."""
+    """Raises ProgramError at the user's line if a method of the function cannot be called, or has an unsupported
+    result."""
     for name, pattern, call in _calls(func, function_class):
         subject = f"{method}: {_shown_name(func, name)}"
         _check_arguments(subject, name, pattern, call)
         code = inspect.unwrap(call) if callable(call) else call
-        # The open and close of an asynchronous function may be asynchronous, too: its operator awaits them.
+        # `open` and `close` of an asynchronous function may also be asynchronous: its operator awaits them.
         is_awaited = inspect.iscoroutinefunction(pattern) or issubclass(function_class, AsyncFunction)
         if inspect.iscoroutinefunction(code) and not is_awaited:
             raise refuse(f"{subject} is an async def, and would not be awaited. Use AsyncDataStream, or a plain def")
@@ -61,7 +61,7 @@ def check_calls(method: str, func: Any, function_class: type[Function]) -> None:
 def _warn_if_no_results(method: str, func: Any, function_class: type[Function]) -> None:
     calls = {name: call for name, _, call in _calls(func, function_class)}
     silent = [name for name, call in calls.items() if _never_returns_value(call)]
-    if "get_key" in silent:  # other functions of one result are reported when they return None
+    if "get_key" in silent:  # other single-result functions are reported when they return None
         subject = _shown_name(func, "get_key")
         warn_once(
             "no key",
@@ -76,8 +76,8 @@ def _warn_if_no_results(method: str, func: Any, function_class: type[Function]) 
 
 
 def _never_returns_value(call: Any) -> bool:
-    """Whether every path through a function returns None, and it is not a generator. A lambda is exempt: None is
-    written explicitly.
+    """Whether every path through a function returns None, and it is not a generator. Lambdas are exempt, because there
+    None is explicit.
 
     >>> def lacks_return(n): n + 1
     >>> calls = lacks_return, lambda n: n + 1, print, lambda n: None
@@ -97,7 +97,7 @@ def _never_returns_value(call: Any) -> bool:
 
 
 def _returns_none(steps: list[dis.Instruction], number: int) -> bool:
-    """Whether the return at `number` returns the constant None: Python 3.12 has an opcode of its own for constants."""
+    """Whether the return at `number` returns the constant None. Python 3.12 has a separate opcode for constants."""
     step = steps[number]
     if step.opname == "RETURN_CONST":
         return step.argval is None
@@ -106,7 +106,7 @@ def _returns_none(steps: list[dis.Instruction], number: int) -> bool:
 
 
 def check_takes(method: str, func: Any, *expected: str) -> None:
-    """The same for a plain callable without a function class: whether it accepts these arguments."""
+    """Checks that a plain callable without a function class accepts these arguments."""
     misfit = arguments_misfit(func, expected)
     if misfit is not None:
         raise refuse(f"{method}: {_shown_name(func, '')} {misfit}")
@@ -149,8 +149,8 @@ def _check_arguments(subject: str, name: str, pattern: Callable[..., Any], call:
 
 
 def _has_swapped_context(names: list[str], expected: list[str]) -> bool:
-    """Whether another argument, by its name in the pattern, is in the place of the context, and the context in another
-    place. Parameter names are the user's choice: other names are ignored.
+    """Whether the context and another argument of the pattern have swapped positions, judged by their names. Users may
+    choose other parameter names, which are ignored.
 
     >>> _has_swapped_context(["ctx", "value"], ["value", "ctx"]), _has_swapped_context(["ctx"], ["runtime_context"])
     (True, False)
@@ -162,7 +162,7 @@ def _has_swapped_context(names: list[str], expected: list[str]) -> bool:
 
 
 def _shown_name(func: Any, name: str) -> str:
-    """The name of the callable for messages.
+    """The callable's name for messages.
 
     >>> _shown_name(len, "map")
     'the function len'

@@ -2,7 +2,7 @@
 
 `interval_join` names the other stream, `between` the bounds, and `process`, `apply` or `project` add the operator.
 Impossible requests are rejected at the user's line: streams without a key, keys of different types, an empty interval.
-The names are those of Flink's Java API; `apply` and `project` are additions.
+Names follow Flink's Java API; `apply` and `project` are additions.
 """
 
 from __future__ import annotations
@@ -59,19 +59,19 @@ class IntervalJoin(MissingNameHints):
         self._left, self._right = left, right
 
     def in_event_time(self) -> IntervalJoin:
-        """Join by the records' timestamps, which is the default."""
+        """Joins by the records' timestamps, which is the default."""
         return self
 
     def in_processing_time(self) -> NoReturn:
-        """Rejected, as in Flink: the result would depend on when the job runs."""
+        """Always rejected, as in Flink: the result would depend on when the job runs."""
         raise refuse(
             "in_processing_time: interval joins use event time only. Omit it, and assign timestamps to both streams "
             "with assign_timestamps_and_watermarks()"
         )
 
     def between(self, lower_bound: DurationLike | int, upper_bound: DurationLike | int) -> IntervalJoined:
-        """Sets the bounds: a right record matches a left one if it is from `lower_bound` to `upper_bound` later, both
-        included; negative is earlier. Numbers are ms.
+        """Sets the bounds: a right record matches a left record if it is between `lower_bound` and `upper_bound` later,
+        inclusive; negative bounds are earlier. Numbers are ms.
 
         >>> from millstream.common import Types
         >>> from millstream.datastream import StreamExecutionEnvironment
@@ -90,7 +90,7 @@ class IntervalJoin(MissingNameHints):
 
 
 class IntervalJoined(MissingNameHints):
-    """Two streams and an interval: define the results by `process`, `apply` or `project`."""
+    """Two streams and an interval: define the results with `process`, `apply` or `project`."""
 
     _hints = (("KeyedStream", "Define the results first: process, apply or project"),)
 
@@ -146,7 +146,7 @@ class IntervalJoined(MissingNameHints):
         return self._add(IntervalJoinNode(func, is_plain=True), checked_output_type("apply", output_type))
 
     def project(self, left_fields: _Fields, right_fields: _Fields, names: Sequence[str] | None = None) -> DataStream:
-        """Emits selected fields of both records as one row, in columns: no Python code per record (beyond Flink).
+        """Emits selected fields of both records as one row, vectorised, without Python code per record (beyond Flink).
 
         Fields are names or positions; both streams need a type with fields. `names` are the names in the result, by
         default those of the streams.
@@ -220,7 +220,7 @@ def _row_type(
     return Types.ROW_NAMED(list(names), types)
 
 
-_BOUND_MAX_MS = 2**62  # twice this still fits 64 bits
+_BOUND_MAX_MS = 2**62  # twice this value still fits in 64 bits
 
 
 def _bound_ms(which: str, bound: Any) -> int:
@@ -245,5 +245,5 @@ def _checked_tag(method: str, output_tag: Any) -> OutputTag:
 
 
 def _named(value: Any) -> str:
-    """A value with its class, for errors."""
+    """Formats a value with its class, for errors."""
     return f"the class {value.__name__}" if isinstance(value, type) else f"{value!r} ({type(value).__name__})"

@@ -1,8 +1,8 @@
 """Loops: a stream that records can be fed back into.
 
 `stream.iterate()` returns the stream at the head of a loop; `close_with(feedback)` feeds a stream derived from it back
-to the head. Records in the loop are state of the job: they are in every snapshot, and a job ends only when there are
-none.
+to the head. Records in the loop are part of the job's state: every snapshot contains them, and a job ends only when the
+loop is empty.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["IterativeStream"]
 
 
 class IterativeStream(DataStream):
-    """A stream at the head of a loop: its input, and the fed-back records.
+    """The stream at the head of a loop: its input and the fed-back records.
 
     >>> from millstream.common import Types
     >>> from millstream.testing import Collect, Script, run
@@ -40,8 +40,8 @@ class IterativeStream(DataStream):
         self._loop = loop
 
     def close_with(self, feedback_stream: DataStream) -> DataStream:
-        """Feeds a stream back to the head of the loop; returns that stream. It must derive from this one, and have the
-        same type. A loop is closed once: use `union` to feed back several streams."""
+        """Feeds a stream back to the head of the loop; returns that stream. It must be derived from this stream and
+        have the same type. A loop is closed once: use `union` to feed back several streams."""
         feedback = feedback_stream
         if not isinstance(feedback, DataStream):
             raise refuse(f"close_with: found {feedback!r} ({type(feedback).__name__}), expected a stream")
@@ -70,7 +70,7 @@ def iterated(stream: DataStream, max_wait_ms: int, rounds_max: int | None) -> It
         checked_count("iterate: rounds_max", rounds_max)
     if max_wait_ms:
         log_once("iterate", "iterate: the maximum wait has no effect here: the job detects when a loop is empty")
-    # Any number unique in the program; the node's own id is known only after it is added.
+    # Any number that is unique in the program; the node's own id is known only after it is added.
     loop = len(stream._environment._builder.nodes) + 1
     node = stream._add(LoopHead(loop, rounds_max), "Iteration", stream._stream_type())
     return IterativeStream(environment=stream._environment, edges=(Edge(node.id),), loop=loop)

@@ -21,7 +21,7 @@ _POLL_INTERVAL_S = 0.05
 
 
 class JobOutput:
-    """The items of a queue. `at_end` is called once, when the job has ended and all items were taken: it may raise the
+    """The items of a queue. `at_end` is called once, after the job has ended and all items were taken; it may raise the
     job's failure."""
 
     def __init__(self, job: JobControl, queue: CollectQueue, queue_id: str, at_end: Callable[[], None]) -> None:
@@ -30,12 +30,12 @@ class JobOutput:
         self.has_ended = False
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Waits until there is an item or the output has ended; False after the timeout."""
+        """Waits until an item is available or the output has ended; False after the timeout."""
         left_s = float("inf") if timeout_s is None else timeout_s
         while not self._ready and not self.has_ended:
             if left_s <= 0:
                 return False
-            # Status first: everything committed before the end is then in the queue.
+            # Check the status first: everything committed before the end is then in the queue.
             is_over = self._job.status().is_terminal_state()
             self._ready.extend(self._queue.take(0 if is_over else min(_POLL_INTERVAL_S, left_s)))
             if is_over and not self._ready:
@@ -44,8 +44,8 @@ class JobOutput:
         return True
 
     def take(self, timeout_s: float | None = None) -> list[Any] | None:
-        """All available items, of whole epochs; waits for the first. Empty after the timeout, None when the output has
-        ended."""
+        """All available items, in whole epochs; waits for the first item. Empty after the timeout, None when the output
+        has ended."""
         if not self.wait(timeout_s):
             return []
         pieces = list(self._ready)
@@ -53,7 +53,7 @@ class JobOutput:
         return pieces or None
 
     def next(self) -> Any:
-        """The next item. StopIteration at the end."""
+        """The next item; raises StopIteration at the end."""
         self.wait()
         if not self._ready:
             raise StopIteration
@@ -65,12 +65,12 @@ class JobOutput:
         self._at_end()
 
     def close(self) -> bool:
-        """Drops the remaining items, and cancels the job if it runs. False if it had already ended."""
+        """Drops the remaining items, and cancels the job if it is running. Returns False if it had already ended."""
         if self.has_ended:
             return False
         self.has_ended = True
         self._ready.clear()
-        # The queue first: a job that waits for its reader must be released before it can be cancelled.
+        # Close the queue first: a job that waits for its reader must be released before it can be cancelled.
         drop_queue(self._queue_id)
         if not self._job.status().is_terminal_state():
             self._job.cancel()

@@ -2,14 +2,13 @@
 
     a.join(b).where(selector).equal_to(selector).window(assigner) … .apply(function)
 
-A join emits every pair of records with the same key and window: `apply` passes the pairs to a function, `project` makes
-rows of selected fields of both records, which the engine can join in columns where the windows allow it. A coGroup is
-more general: one call receives all records of a key and window, of both sides, which permits outer joins with unmatched
-records.
+A join emits every pair of records with the same key and window: `apply` passes the pairs to a function; `project` emits
+rows of selected fields of both records, a join that the engine can vectorise for suitable windows. A coGroup is more
+general: one call receives all records of a key and window from both sides, which permits outer joins.
 
-Each step is an object that offers the next one; a missing step is an error at the user's line. Both keys have the same
-declared type (or none): otherwise no key of one stream would equal a key of the other. Both streams are the keyed
-inputs of one operator, without further operators in between.
+Each step is an object with the method for the next step; a missing step is an error at the user's line. Both keys must
+have the same declared type (or both be untyped), otherwise no keys would be equal. Both streams are keyed inputs of one
+operator, without further operators in between.
 """
 
 from __future__ import annotations
@@ -69,13 +68,13 @@ Selector = Callable[[Any], Any] | KeySelector | int | str
 
 
 class _Step(MissingNameHints):
-    """A call that requires a subsequent one."""
+    """The result of a call that requires a subsequent call."""
 
     _call: str
 
 
 def _next(step: str) -> Hints:
-    """The hints of an object whose next step is this one."""
+    """The hints of an object that requires this next step."""
     hint = f"A step is missing before it: {_STEPS[step]}"
     return (_LATER, hint), ("KeyedStream", hint)
 
@@ -99,7 +98,7 @@ class PairedWindows(WindowSettings):
         return self
 
     def side_output_right_late_data(self, output_tag: OutputTag) -> Self:
-        """The same for records of the second stream."""
+        """Sends late records of the second stream to this side output of the result (beyond Flink)."""
         self._late_tags = (self._late_tags[0], self._checked_tag("side_output_right_late_data", output_tag))
         return self
 
@@ -118,7 +117,7 @@ class PairedWindows(WindowSettings):
         output_type: TypeInformation | None,
         fields: PairFields | None = None,
     ) -> DataStream:
-        """Adds windows over the records of both streams; `fields` if `function` selects exactly these."""
+        """Adds windows over the records of both streams. `fields`: set if `function` selects exactly these."""
         environment = self._streams[0].get_execution_environment()
         contents = Contents(type_info=tagged_type(*self._stream_types()))
         operation, assigner = window_operation(self._windowing, contents, function, environment)
@@ -147,7 +146,7 @@ class EqualTo(_Step, Generic[Windows]):
         self._streams, self._method, self._windows_of = (stream1, stream2), method, windows
 
     def window(self, window_assigner: WindowAssigner[Any, Any]) -> Windows:
-        """Records with the same key are matched within the windows of this assigner."""
+        """Matches records with the same key within the windows of this assigner."""
         return self._windows_of(*self._streams, window_assigner, self._method)
 
 
@@ -220,8 +219,8 @@ class JoinedWindows(PairedWindows):
     ) -> DataStream:
         """Passes every pair to a `JoinFunction`, a `FlatJoinFunction` or a callable, when the window fires.
 
-        Pairs are in the order of their left records, those of one left record in the order of the right ones. Results
-        have the last millisecond of the window as their timestamp.
+        Pairs are in the order of their left records, then of their right records. Results have the last millisecond of
+        the window as their timestamp.
         """
         if not isinstance(function, FlatJoinFunction):
             function = checked_function("join(...).apply", function, JoinFunction)
@@ -229,11 +228,11 @@ class JoinedWindows(PairedWindows):
         return self._windows(PairsOfWindow(function), "Join", declared)
 
     def project(self, left_fields: Fields, right_fields: Fields, names: Sequence[str] | None = None) -> DataStream:
-        """Emits selected fields of both records as one row, in columns: no Python code per record (beyond Flink).
+        """Emits selected fields of both records as one row, vectorised, without Python code per record (beyond Flink).
 
         Fields are names or positions; both streams need a type with fields. `names` are the names in the result, by
-        default those of the streams. Windows that are not fixed windows of event time, or do more than fire at their
-        end, produce the same rows pair by pair, and a notice reports that.
+        default those of the streams. Windows that are not fixed event-time windows, or do more than fire at their end,
+        produce the same rows pair by pair, which a notice reports.
         """
         types = self._stream_types()
         fields, output_type = projection("join(...).project", types, (left_fields, right_fields), names)
@@ -261,7 +260,7 @@ class JoinedStreams(PairedStreams[JoinedWindows]):
     _windows_of = JoinedWindows
 
 
-# The methods that are valid after each step, and the hint for them.
+# The methods that are valid after each step, and their hints.
 class CoGroupedWindows(PairedWindows):
     """The result of `co_group(...).where(...).equal_to(...).window(...)`: two streams by key and window."""
 
@@ -272,8 +271,8 @@ class CoGroupedWindows(PairedWindows):
     ) -> DataStream:
         """Passes the records of both sides to a `CoGroupFunction`, or a callable of two lists, when the window fires.
 
-        A window fires if it has a record of either side; the other list may be empty. Results have the last millisecond
-        of the window as their timestamp.
+        A window fires if it has a record of at least one side; the other list may be empty. Results have the last
+        millisecond of the window as their timestamp.
         """
         co_group = checked_function("co_group(...).apply", function, CoGroupFunction)
         declared = checked_output_type("co_group(...).apply", output_type)

@@ -17,7 +17,7 @@ __all__ = ["field_position", "key_selection"]
 def key_selection(
     key_selector: Any, key_type: Any, stream_type: TypeInformation | None, method: str = "key_by"
 ) -> tuple[Callable[[Any], Any], TypeInformation | None]:
-    """The selector, and the type of its keys."""
+    """The key selector, and the type of its keys."""
     declared = checked_output_type(method, key_type)
     if not isinstance(key_selector, (int, str)) or isinstance(key_selector, bool):
         return checked_function(method, key_selector, KeySelector), declared
@@ -30,7 +30,7 @@ def key_selection(
 
 
 def field_position(method: str, field: int | str, type_info: TypeInformation) -> tuple[int, TypeInformation]:
-    """The position and type of a field of a row or tuple; an error at the user's line if it does not exist."""
+    """The position and type of a field of a row or tuple; raises an error at the user's line if it does not exist."""
     plain = plain_type(type_info)
     if not isinstance(plain, RowTypeInfo | TupleTypeInfo):
         raise refuse(f"{method}({field!r}): the stream is {type_info}; only rows and tuples have fields")

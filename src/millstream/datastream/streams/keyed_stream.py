@@ -1,11 +1,11 @@
 """A stream partitioned by key.
 
-Every operation here sees all records of a key in one subtask, in order. Function objects may have keyed state; plain
-callables have no `open()` in which to get it, and run as on any stream. `reduce`, `sum` and the others emit a running
-result per record in STREAMING, and one final result per key in BATCH. A keyed stream is not an operator: naming or
-placing it is rejected, as in PyFlink (`unnamed_stream`).
+Every operation here receives all records of a key in one subtask, in order. Function objects may have keyed state;
+plain callables have no `open()` in which to obtain it, and run as on any stream. `reduce`, `sum` and the others emit a
+running result per record in STREAMING, and one final result per key in BATCH. A keyed stream is not an operator: naming
+or placing it is rejected, as in PyFlink (`unnamed_stream`).
 
-`DataStreamUtils` has the stream methods of Flink's class: reinterpretation as a keyed stream.
+`DataStreamUtils` has a method of Flink's class of that name: reinterpretation as a keyed stream.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _partitioned_by_key(method: str) -> NoReturn:
 
 
 class _KeyAndRecord:
-    """Converts a record to a row of its key and itself."""
+    """Converts a record to a row of its key and the record."""
 
     def __init__(self, key_selector: Callable[[Any], Any] | KeySelector) -> None:
         self._key_of = key_selector.get_key if isinstance(key_selector, KeySelector) else key_selector
@@ -99,13 +99,13 @@ class KeyedStream(UnnamedStream):
     def key_by(
         self, key_selector: Callable[[Any], Any] | KeySelector | int | str, key_type: TypeInformation | None = None
     ) -> KeyedStream:
-        """Partitions the same records by another key."""
+        """Partitions the records by a different key."""
         return self._origin_stream.key_by(key_selector, key_type)
 
     # --- functions with keyed state -----------------------------------------------------------------------
 
     def map(self, func: Callable[[Any], Any] | MapFunction, output_type: TypeInformation | None = None) -> DataStream:
-        """Replaces every record by `func` of it; a `MapFunction` may have state of the record's key."""
+        """Replaces every record by the result of `func`; a `MapFunction` may have state of the record's key."""
         if not isinstance(func, MapFunction):
             return super().map(func, output_type)
         checked_function("map", func, MapFunction)
@@ -140,8 +140,8 @@ class KeyedStream(UnnamedStream):
     def process_batches(self, func: KeyedBatchFunction, output_type: TypeInformation) -> DataStream:
         """Adds a `KeyedBatchFunction`: whole Arrow batches with the states of their keys (beyond PyFlink).
 
-        For columnar logic at high rates; docs/datastream/keyed-state.md describes its use and costs. Stream, key,
-        states and output all need declared types.
+        Intended for vectorised logic at high rates; docs/datastream/keyed-state.md describes its use and costs. Stream,
+        key, states and output need declared types.
         """
         func = checked_function("process_batches", func, KeyedBatchFunction, callables=False)
         if not is_typed(self._stream_type()):
@@ -173,15 +173,15 @@ class KeyedStream(UnnamedStream):
     # --- running aggregations -----------------------------------------------------------------------------
 
     def reduce(self, func: Callable[[Any, Any], Any] | ReduceFunction) -> DataStream:
-        """Combines the records of a key: `func` of the previous result and the next record is the next result."""
+        """Combines the records of a key: each result is `func` of the previous result and the next record."""
         func = checked_function("reduce", func, ReduceFunction)
         return self._then(Reduce(func), "Reduce", self._stream_type())
 
     def sum(self, position_to_sum: int | str = 0) -> DataStream:
         """The running sum of a field; the other fields are those of the key's first record.
 
-        A stream of plain numbers has the one field 0. Numbers add up as their declared type does: BYTE to LONG wrap
-        around, FLOAT has 32 bits, BIG_INT and BIG_DEC are exact. None is an error.
+        In a stream of plain numbers the only field is 0. Sums follow the declared type: BYTE to LONG wrap around, FLOAT
+        has 32 bits, BIG_INT and BIG_DEC are exact. None is an error.
         """
         return self._rolling("sum", position_to_sum)
 
@@ -194,11 +194,11 @@ class KeyedStream(UnnamedStream):
         return self._rolling("max", position_to_max)
 
     def min_by(self, position_to_min_by: int | str = 0) -> DataStream:
-        """The record with the smallest value of a field so far; of equal ones the first."""
+        """The record with the smallest value of a field so far; of several, the first."""
         return self._rolling("min_by", position_to_min_by)
 
     def max_by(self, position_to_max_by: int | str = 0) -> DataStream:
-        """The record with the largest value of a field so far; of equal ones the first."""
+        """The record with the largest value of a field so far; of several, the first."""
         return self._rolling("max_by", position_to_max_by)
 
     def _rolling(self, kind: str, field: Any) -> DataStream:
@@ -211,8 +211,8 @@ class KeyedStream(UnnamedStream):
     def as_queryable_state(
         self, queryable_state_name: str, state_descriptor: ValueStateDescriptor | ReducingStateDescriptor | None = None
     ) -> QueryableStateStream:
-        """Ends the stream in queryable state of this name (as in Flink's Java API): the last record of every key, or
-        with a `ReducingStateDescriptor` all records of a key reduced to one."""
+        """Ends the stream in queryable state with this name (as in Flink's Java API): the last record of every key, or
+        with a `ReducingStateDescriptor` the reduction of all records of a key."""
         from millstream.datastream.state import ReducingStateDescriptor, ValueStateDescriptor
         from millstream.datastream.states.queryable import KeepLast, QueryableStateStream
 
@@ -233,13 +233,14 @@ class KeyedStream(UnnamedStream):
     # --- windows --------------------------------------------------------------------------------------------
 
     def window(self, window_assigner: WindowAssigner[Any, Any]) -> WindowedStream:
-        """Groups the records of each key by window; add an operation by `reduce`, `aggregate`, `process` …"""
+        """Groups the records of each key by window; add an operation with `reduce`, `aggregate`, `process` …"""
         from millstream.datastream.streams.windowed_stream import WindowedStream
 
         return WindowedStream(self, window_assigner)
 
     def count_window(self, size: int, slide: int = 0) -> WindowedStream:
-        """Windows of `size` records of a key; with `slide`, every `slide` records the last `size`."""
+        """Windows of `size` records of a key; with `slide`, windows of the last `size` records every `slide`
+        records."""
         from millstream.datastream.streams.windowed_stream import WindowedStream, counted
         from millstream.datastream.window.counting import GlobalWindows
 
@@ -248,8 +249,8 @@ class KeyedStream(UnnamedStream):
     # --- with another keyed stream --------------------------------------------------------------------------
 
     def interval_join(self, other: KeyedStream) -> IntervalJoin:
-        """Pairs of a record of this stream and one of `other` with the same key and close in time (as in Flink's Java
-        API): set the bounds by `between`."""
+        """Pairs records of this stream and `other` that have the same key and are close in time (as in Flink's Java
+        API): set the bounds with `between`."""
         from millstream.datastream.streams.interval_join import IntervalJoin
 
         return IntervalJoin(self, other)
@@ -295,9 +296,9 @@ class DataStreamUtils:
         key_selector: Callable[[Any], Any] | KeySelector | int | str,
         key_type: TypeInformation | None = None,
     ) -> KeyedStream:
-        """Treats the stream as partitioned by this key already, without an exchange.
+        """Treats the stream as already partitioned by this key, without an exchange.
 
-        Every record must be in the subtask to which `key_by` would send it, and fails the job otherwise.
+        Every record must be in the subtask to which `key_by` would send it; otherwise the job fails.
 
         >>> from millstream.common import Types
         >>> from millstream.datastream import StreamExecutionEnvironment

@@ -1,10 +1,10 @@
-"""Detects functions that change a variable of the program without effect: functions run on copies, in the processes of
-tasks. A counter at the top of the program remains 0 where the program reads it.
+"""Detects functions that change a variable of the program without effect. Functions run in task processes on copies, so
+a counter at the top of the program remains 0 where the program reads it.
 
 The analysis reads bytecode. It reports only changes that cannot be intended for the tasks themselves: adding to a
 variable (`counter += 1`, `counts[word] += 1`), or adding to a collection that the function does not read
 (`seen.append(word)`). A variable that is filled once and read afterwards is a cache, and is ignored. Variables of
-imported modules are ignored, too: a cache is more likely there than a result.
+imported modules are also ignored, because they are more likely caches than results.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def warn_of_lost_changes(method: str, subject: str, call: Any) -> None:
 
 
 def lost_changes(call: Any) -> list[str]:
-    """The outer variables to which a function adds, in copies that the program does not see.
+    """The outer variables to which a function adds, in copies that are invisible to the program.
 
     >>> def counter():
     ...     seen = []
@@ -61,7 +61,7 @@ def lost_changes(call: Any) -> list[str]:
 
 
 def _changed(code: CodeType) -> Iterator[str]:
-    """The names to which code, or code inside it, adds."""
+    """The names to which code, or code nested in it, adds."""
     steps = [step for step in dis.get_instructions(code) if step.opname not in ("CACHE", "EXTENDED_ARG")]
     yield from _reassigned(steps)
     yield from _elements_changed(steps)
@@ -72,12 +72,13 @@ def _changed(code: CodeType) -> Iterator[str]:
 
 
 def _is_operation(step: dis.Instruction) -> bool:
-    is_subscript = step.opname in ("BINARY_SUBSCR", "BINARY_SLICE") or step.argrepr == "[]"  # the form of Python 3.14
+    is_subscript = step.opname in ("BINARY_SUBSCR", "BINARY_SLICE") or step.argrepr == "[]"  # as in Python 3.14
     return step.opname.startswith(("BINARY_", "INPLACE_")) and not is_subscript
 
 
 def _reassigned(steps: list[dis.Instruction]) -> Iterator[str]:
-    """`counter += 1`, `counter = counter + 1`: an operation's result is stored in a name that the code also reads."""
+    """Detects `counter += 1`, `counter = counter + 1`: an operation's result is stored in a name that the code also
+    reads."""
     read = {step.argval for step in steps if step.opname in _READS}
     for before, step in pairwise(steps):
         if step.opname in _STORES and _is_operation(before) and step.argval in read:
@@ -85,7 +86,7 @@ def _reassigned(steps: list[dis.Instruction]) -> Iterator[str]:
 
 
 def _elements_changed(steps: list[dis.Instruction]) -> Iterator[str]:
-    """`counts[word] += 1`: two copies of container and key, the element read, an operation, the element stored."""
+    """Detects `counts[word] += 1`: container and key are copied twice, the element is read, changed and stored."""
     for place, step in enumerate(steps):
         if step.opname != "STORE_SUBSCR" or not any(map(_is_operation, steps[max(0, place - 3) : place])):
             continue
@@ -97,7 +98,7 @@ def _elements_changed(steps: list[dis.Instruction]) -> Iterator[str]:
 
 
 def _only_filled(steps: list[dis.Instruction]) -> Iterator[str]:
-    """`seen.append(word)`, if the collection is not used otherwise."""
+    """Detects `seen.append(word)`, if the collection is not used otherwise."""
     filled: dict[str, bool] = {}
     for step, after in pairwise(steps):
         if step.opname in _READS:

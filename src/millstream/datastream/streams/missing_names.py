@@ -1,7 +1,7 @@
-"""Errors for missing methods of a stream, or of an intermediate object on the way to one.
+"""Errors for missing methods of a stream, or of an intermediate object in building one.
 
-Most such names are right but misplaced: `reduce` before `key_by`, `print` before the windows have an operation. So the
-message states the missing step, or else a similar name of the object. The error is also an AttributeError, so that
+Most such names are valid but misplaced: `reduce` before `key_by`, `print` before the windows have an operation. The
+message therefore states the missing step, or otherwise a similar name. The error is also an AttributeError, so that
 `hasattr`, `copy` and debuggers work as usual.
 """
 
@@ -21,8 +21,8 @@ Hints = tuple[tuple[frozenset[str] | str, str], ...]
 
 
 class MissingNameHints:
-    """Adds a hint to the error of a missing attribute. `_hints`: names, or a class of `millstream.datastream` that has
-    them, each with the step to take."""
+    """Adds a hint to the error of a missing attribute. `_hints`: names, or a class of `millstream.datastream` that
+    defines them, each with the missing step."""
 
     _hints: ClassVar[Hints] = ()
 
@@ -32,7 +32,7 @@ class MissingNameHints:
             raise _missing_name(self, name)
 
 
-# Names in other libraries.
+# Names from other libraries.
 _SYNONYMS = {
     "collect": "execute_and_collect",
     "for_each": "add_sink",

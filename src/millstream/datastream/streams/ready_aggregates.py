@@ -1,13 +1,12 @@
-"""Built-in aggregates of a stream: `Aggregates` over its windows, and rolling ones of a field of a keyed stream.
+"""Built-in aggregates of a stream: `Aggregates` over its windows, and rolling aggregates of a keyed stream's field.
 
-An `Aggregates` is bound to the stream's type, with the key and the window bounds before the aggregates. Without a
-window function on top the engine knows it (`graph.nodes: ReadyAggregates`) and may run it in columns. The functions
-defined here in addition, one that folds records and one that makes rows, give the same results one record at a time. An
-operator that knows a record's time calls `add_at(value, timestamp, accumulator)` instead of `add`, so that `first`,
-`last`, `top_n` and `collect` use event time there too.
+An `Aggregates` is bound to the stream's type; results have the key and the window bounds before the aggregates. Without
+a window function on top, the engine recognises it (`graph.nodes: ReadyAggregates`) and may vectorise it. The functions
+defined here, one that folds records and one that creates rows, return the same results one record at a time. An
+operator with access to a record's time calls `add_at(value, timestamp, accumulator)` instead of `add`, so that `first`,
+`last`, `top_n` and `collect` also use event time there.
 
-A rolling aggregation specifies its field, and whether that can be added or compared. Impossible ones are rejected at
-the user's line.
+A rolling aggregation requires a field that can be added or compared; others are rejected at the user's line.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ __all__ = ["BoundAggregates", "bound_aggregates", "rolling_field"]
 
 @dataclass(frozen=True)
 class BoundAggregates:
-    """The aggregates of a stream, the function that adds key and bounds, and their known equivalent."""
+    """The aggregates of a stream, the function that adds key and bounds, and their built-in equivalent."""
 
     aggregates: Aggregates
     front: KeyAndBounds | None
@@ -63,7 +62,7 @@ def bound_aggregates(stream: KeyedStream, aggregates: Aggregates) -> BoundAggreg
 
 
 def _key_of(stream: KeyedStream) -> tuple[str, TypeInformation | None] | None:
-    """The name of the key in results, and its type; None if all records have one key."""
+    """The name of the key in results, and its type; None if all records have the same key."""
     edge = stream._edges[0]
     if isinstance(edge.key_selector, OneKey):
         return None

@@ -1,9 +1,9 @@
-"""Checks whether an operator can have a side output: a wrong one would be a stream without records.
+"""Checks whether an operator can have a side output: an impossible one would never receive records.
 
 A function refers to its tags as globals, attributes, in closures, or in functions it calls. `declared_tags` follows all
-these references, without running the function, and returns the tags. If the search is incomplete (tags created at run
-time, names looked up by text, imports of other modules inside a method, too many objects) it returns None: a program is
-rejected for an impossible side output, never for a possible one.
+these references, without running the function, and returns the tags. It returns None if the search is incomplete (tags
+created at run time, names looked up by string, imports inside a method, too many objects): a program is rejected for an
+impossible side output, never for a possible one.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ _STDLIB_FOLDERS = tuple({sysconfig.get_path("stdlib") + os.sep, sysconfig.get_pa
 
 
 def declared_tags(function: Any) -> dict[str, list[OutputTag]] | None:
-    """The tags that `function` refers to, by id; None if there may be others.
+    """The tags to which `function` refers, by id; None if others are possible.
 
     >>> declared_tags(functools.partial(print, OutputTag("odd")))
     {'odd': [OutputTag('odd')]}
     >>> declared_tags(OutputTag)  # code with the class can create any tag
     """
     tags: dict[str, list[OutputTag]] = {}
-    seen: dict[int, Any] = {}  # holds the objects, so that no id is reused
+    seen: dict[int, Any] = {}  # references the objects, so that no id is reused
     pending = [function]
     try:
         while pending:
@@ -74,7 +74,7 @@ class _UncertainError(Exception):
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether a value refers to no other values. Raises for attribute lookups by name and for new tags."""
+    """Whether a value references no other values. Raises for attribute lookups by name and for new tags."""
     if isinstance(value, type) and issubclass(value, SideTag):
         raise _UncertainError
     if isinstance(value, types.BuiltinFunctionType) and value in _BY_NAME:
@@ -83,7 +83,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _referents(value: Any) -> Iterator[Any]:
-    """The objects that `value` refers to."""
+    """The objects that `value` references."""
     if isinstance(value, types.FunctionType):
         if not _is_engine_or_stdlib(value):
             yield from _of_function(value)
@@ -112,7 +112,7 @@ def _is_engine_or_stdlib(value: Any) -> bool:
     known: Any = module
     for name in value.__qualname__.split("."):
         known = getattr(known, name, None)
-    # An object that only claims that module, as code run by exec() does, is not it.
+    # An object that only claims to be from that module, such as code run by exec(), does not count.
     return known is value and module is not None and _is_known(module)
 
 
@@ -130,7 +130,7 @@ def _of_object(value: Any) -> Iterator[Any]:
     attributes = getattr(value, "__dict__", None)
     slots = [name for base in kind.__mro__ for name in _slots(base)]
     if attributes is None and not slots and kind.__module__.partition(".")[0] not in sys.stdlib_module_names:
-        raise _UncertainError  # implemented in another language, and not by Python
+        raise _UncertainError  # implemented in another language, outside Python
     yield from (attributes or {}).values()
     yield from (getattr(value, name) for name in slots if hasattr(value, name))
 
@@ -145,7 +145,7 @@ def _of_function(function: types.FunctionType) -> Iterator[Any]:
     for cell in function.__closure__ or ():
         try:
             yield cell.cell_contents
-        except ValueError:  # not filled yet
+        except ValueError:  # an empty closure cell
             raise _UncertainError from None
     pending = [function.__code__]
     while pending:
@@ -155,16 +155,16 @@ def _of_function(function: types.FunctionType) -> Iterator[Any]:
 
 
 def _is_harmless(module: str) -> bool:
-    """Whether a module of this name is one of Python's own, without tags or lookups by name."""
+    """Whether this is the name of a standard library module, which has no tags or lookups by name."""
     name = module.partition(".")[0]
     if name not in sys.stdlib_module_names or name in _REFLECTIVE:
         return False
-    spec = importlib.util.find_spec(name)  # a program's own module may have the name of one of Python's
+    spec = importlib.util.find_spec(name)  # a program's module may have the name of a standard library module
     return spec is not None and (spec.origin in ("built-in", "frozen") or str(spec.origin).startswith(_STDLIB_FOLDERS))
 
 
 def _of_code(code: types.CodeType, names: Mapping[str, Any]) -> Iterator[Any]:
-    """The globals used by a piece of code, and the attributes it uses of modules among them."""
+    """The globals that a code object uses, and the attributes that it uses of modules among them."""
     attributes: list[str] = []
     modules: list[types.ModuleType] = []
     for step in dis.get_instructions(code):
@@ -187,7 +187,7 @@ def _of_code(code: types.CodeType, names: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def with_side_output(node: Node, tag: OutputTag, type_info: TypeInformation | None) -> Process | Read:
-    """The operation of `node` with this side output, whose records are of `type_info`."""
+    """The operation of `node` with this side output, which has records of `type_info`."""
     if isinstance(node.operation, Read):
         return _with_dead_letters(node.name, node.operation, tag, type_info)
     if isinstance(node.operation, Window) and node.operation.ready is not None and node.operation.late_tag is None:
@@ -208,7 +208,7 @@ def with_side_output(node: Node, tag: OutputTag, type_info: TypeInformation | No
 
 
 def _with_dead_letters(name: str, operation: Read, tag: OutputTag, type_info: TypeInformation | None) -> Read:
-    """A source has at most one side output: the messages that it cannot decode."""
+    """Adds a source's only possible side output: the messages that it cannot decode."""
     own = operation.source.dead_letter_tag
     if own is None or own.tag_id != tag.tag_id:
         existing = "has no side output" if own is None else f"has the side output '{own.tag_id}' only"
@@ -225,7 +225,7 @@ def _with_dead_letters(name: str, operation: Read, tag: OutputTag, type_info: Ty
 
 
 def _check_yielded(name: str, operation: Process, tag: OutputTag, type_info: TypeInformation | None) -> None:
-    """Rejects a tag for which the operator never emits a record, or only with another type."""
+    """Rejects a tag for which the operator never emits a record, or only records of another type."""
     late = _late_tags(operation)
     known = declared_tags(operation.function)
     tags = [*(known or {}).get(tag.tag_id, []), *(other for other in late if other.tag_id == tag.tag_id)]

@@ -1,8 +1,8 @@
 """`DataStream`: a stream of records and its transformations.
 
 Every call adds one frozen node to the environment's graph and returns its output stream; nothing runs before `execute`.
-Arguments are checked here, at the user's line. A stream is typed if its `output_type` was declared, and its records
-then travel as Arrow columns; otherwise as pickled values.
+Arguments are checked here, at the user's line. A stream is typed if its `output_type` was declared. Records of a typed
+stream are sent as Arrow columns, others as pickled values.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class DataStream(OperatorControls, Partitionings, StreamOutputs):
         return self._stream_type() or Types.PICKLED_BYTE_ARRAY()
 
     def get_execution_environment(self) -> StreamExecutionEnvironment:
-        """The environment this stream belongs to."""
+        """The environment of this stream."""
         return self._environment
 
     def get_execution_config(self) -> ExecutionConfig:
@@ -116,7 +116,7 @@ class DataStream(OperatorControls, Partitionings, StreamOutputs):
         return self._environment.get_config()
 
     def set_max_parallelism(self, max_parallelism: int) -> Self:
-        """Sets the highest parallelism of the operator. It cannot change once the job has state."""
+        """Sets the operator's maximum parallelism, which cannot change once the job has state."""
         checked_count("set_max_parallelism", max_parallelism)
         node = self._own_node("set_max_parallelism")
         if node.parallelism is not None and node.parallelism > max_parallelism:
@@ -131,7 +131,7 @@ class DataStream(OperatorControls, Partitionings, StreamOutputs):
         return self._amend("force_non_parallel", parallelism=1, max_parallelism=1)
 
     def set_buffer_timeout(self, timeout_millis: int) -> Self:
-        """Accepted for PyFlink programs; all operators share an epoch here, which `env.set_buffer_timeout` bounds."""
+        """Accepted without effect: all operators share an epoch here, which `env.set_buffer_timeout` bounds."""
         checked_count("set_buffer_timeout", timeout_millis, least=-1)
         self._own_node("set_buffer_timeout")
         log_once(
@@ -142,20 +142,20 @@ class DataStream(OperatorControls, Partitionings, StreamOutputs):
         return self
 
     def start_new_chain(self) -> Self:
-        """Begins a chain with this operator."""
+        """Starts a new chain with this operator."""
         return self._amend("start_new_chain", starts_chain=True)
 
     # --- transformations --------------------------------------------------------------------------------
 
     def map(self, func: Callable[[Any], Any] | MapFunction, output_type: TypeInformation | None = None) -> DataStream:
-        """Replaces every record by `func` of it."""
+        """Replaces every record by the result of `func`."""
         func = checked_function("map", func, MapFunction)
         return self._then(Map(func), "Map", checked_output_type("map", output_type))
 
     def flat_map(
         self, func: Callable[[Any], Iterable[Any]] | FlatMapFunction, output_type: TypeInformation | None = None
     ) -> DataStream:
-        """Replaces every record by the records of the iterable that `func` returns (a generator is fine)."""
+        """Replaces every record by the elements of the iterable that `func` returns, for example a generator."""
         func = checked_function("flat_map", func, FlatMapFunction)
         return self._then(FlatMap(func), "FlatMap", checked_output_type("flat_map", output_type))
 
@@ -165,17 +165,18 @@ class DataStream(OperatorControls, Partitionings, StreamOutputs):
         return self._then(Filter(func), "Filter", self._stream_type())
 
     def process(self, func: ProcessFunction, output_type: TypeInformation | None = None) -> DataStream:
-        """Adds a `ProcessFunction`: records with their time, and side outputs."""
+        """Adds a `ProcessFunction`, with access to timestamps and side outputs."""
         func = checked_function("process", func, ProcessFunction, callables=False)
         return self._then(Process(func), "PROCESS", checked_output_type("process", output_type))
 
     def project(self, *field_indexes: int) -> DataStream:
-        """Selects these fields of a row or tuple, in this order. Done on columns."""
+        """Selects these fields of a row or tuple, in this order, without decoding columns."""
         output_type = projected_type(self._stream_type(), field_indexes)
         return self._then(Project(field_indexes), "Projection", output_type)
 
     def map_batches(self, func: Callable[[pa.RecordBatch], pa.RecordBatch], output_type: TypeInformation) -> DataStream:
-        """Replaces whole Arrow record batches: `func` receives one and returns one of `output_type` (beyond PyFlink).
+        """Replaces whole Arrow record batches: `func` receives a batch and returns a batch of `output_type` (beyond
+        PyFlink).
 
         The stream must be typed; a row has one column per field, any other type one column called `value`. The
         function may return fewer or more rows than it received.
@@ -225,18 +226,17 @@ class DataStream(OperatorControls, Partitionings, StreamOutputs):
         self, key_selector: Callable[[Any], Any] | KeySelector | int | str, key_type: TypeInformation | None = None
     ) -> KeyedStream:
         """Partitions the stream by key: all records of a key reach the same subtask. The key is the result of
-        `key_selector`, or the field at a position or of a name; a field of a typed stream is a column, with its
-        type."""
+        `key_selector`, or a field by position or name; in a typed stream the field is a column, with its type."""
         return self._keyed("key_by", Partitioning.HASH, key_selector, key_type)
 
     def reinterpret_as_keyed_stream(
         self, key_selector: Callable[[Any], Any] | KeySelector | int | str, key_type: TypeInformation | None = None
     ) -> KeyedStream:
-        """Treats this stream as partitioned by a key already: like `key_by`, without an exchange (beyond PyFlink;
+        """Treats this stream as already partitioned by a key: like `key_by` without an exchange (beyond PyFlink;
         Flink's `DataStreamUtils.reinterpretAsKeyedStream`).
 
-        Every record must be in the subtask to which `key_by` would send it; otherwise it fails the job. The output of a
-        keyed operator is, as long as the key is unchanged. The next operator has the parallelism of this one.
+        Every record must be in the subtask to which `key_by` would send it; otherwise the job fails. The output of a
+        keyed operator qualifies if the key is unchanged. The next operator has the same parallelism as this one.
         """
         moved = [edge.partitioning for edge in self._edges if edge.partitioning not in _PARTITION_PRESERVING]
         if moved:
@@ -263,7 +263,7 @@ class DataStream(OperatorControls, Partitionings, StreamOutputs):
         )
 
     def get_side_output(self, output_tag: OutputTag) -> DataStream:
-        """The records that the process function yielded with this tag; of a source, the undecodable messages."""
+        """The records that the process function yielded with this tag; for a source, the undecodable messages."""
         if not isinstance(output_tag, OutputTag):
             raise refuse(f"get_side_output: found {output_tag!r}, expected an OutputTag")
         node = self._own_node("get_side_output")
@@ -281,7 +281,8 @@ class DataStream(OperatorControls, Partitionings, StreamOutputs):
         return AllWindowedStream(self, window_assigner)
 
     def count_window_all(self, size: int, slide: int = 0) -> AllWindowedStream:
-        """Windows of `size` records; with `slide`, every `slide` records the last `size` (beyond PyFlink)."""
+        """Windows of `size` records; with `slide`, of the last `size` records every `slide` records (beyond
+        PyFlink)."""
         from millstream.datastream.streams.windowed_stream import AllWindowedStream, counted
         from millstream.datastream.window.counting import GlobalWindows
 
@@ -290,11 +291,11 @@ class DataStream(OperatorControls, Partitionings, StreamOutputs):
     # --- with itself ------------------------------------------------------------------------------------
 
     def iterate(self, max_wait_time_ms: int = 0, *, rounds_max: int | None = None) -> IterativeStream:
-        """Begins a loop: the returned stream has this one's records, and those fed back by `close_with` (beyond
+        """Starts a loop: the returned stream has the records of this stream and those fed back by `close_with` (beyond
         PyFlink).
 
         An epoch iterates up to `rounds_max` times (by default `millstream.loop.rounds-max`); records still in the loop
-        are stored, and continue in the next epoch. The wait is accepted for Flink programs: a job detects when its
+        are stored, and continue in the next epoch. The wait time is accepted without effect: a job detects when its
         loops are empty.
         """
         from millstream.datastream.streams.iterative_stream import iterated
@@ -310,7 +311,7 @@ class DataStream(OperatorControls, Partitionings, StreamOutputs):
     def connect(self, ds: BroadcastStream) -> BroadcastConnectedStream: ...
 
     def connect(self, ds: DataStream | BroadcastStream) -> ConnectedStreams | BroadcastConnectedStream:
-        """Connects this stream and another, of any type, in one operator; with a broadcast stream, to read its
+        """Connects this stream and another of any type in one operator, or with a broadcast stream, to read its
         state."""
         from millstream.datastream.streams.broadcast_stream import BroadcastConnectedStream, BroadcastStream
         from millstream.datastream.streams.connected_streams import ConnectedStreams
@@ -322,14 +323,14 @@ class DataStream(OperatorControls, Partitionings, StreamOutputs):
         return ConnectedStreams(self, ds)
 
     def join(self, other: DataStream) -> JoinedStreams:
-        """Pairs of records of this stream and another with the same key and window (beyond PyFlink):
+        """Pairs records of this stream and another with the same key and window (beyond PyFlink):
         `a.join(b).where(selector).equal_to(selector).window(assigner).apply(function)`."""
         from millstream.datastream.streams.joined_streams import JoinedStreams
 
         return JoinedStreams(self, other)
 
     def co_group(self, other: DataStream) -> CoGroupedStreams:
-        """All records of both streams with the same key and window (beyond PyFlink); for outer joins:
+        """Groups the records of both streams by key and window (beyond PyFlink), for outer joins:
         `a.co_group(b).where(selector).equal_to(selector).window(assigner).apply(function)`."""
         from millstream.datastream.streams.joined_streams import CoGroupedStreams
 
@@ -338,8 +339,8 @@ class DataStream(OperatorControls, Partitionings, StreamOutputs):
     # --- for later jobs ---------------------------------------------------------------------------------
 
     def cache(self) -> CachedDataStream:
-        """Caches the records for later jobs of this environment: the first job that uses this stream computes it, over
-        bounded input; the others read the cache. It is removed by `invalidate()`, `env.close()`, or program exit."""
+        """Caches the records for later jobs of this environment: the first job that uses this stream computes it from
+        bounded input; later jobs read the cache. It is removed by `invalidate()`, `env.close()`, or program exit."""
         from millstream.datastream.streams.cached_data_stream import cached
 
         return cached(self)

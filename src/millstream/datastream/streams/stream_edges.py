@@ -1,11 +1,11 @@
-"""The base of every stream object: an environment, and the edges along which its records travel.
+"""The base of every stream object: an environment, and the edges along which its records are sent.
 
 A stream has several edges after `union`, and an edge with a partitioning after `rebalance`, `key_by` and similar calls.
 It *owns* a node only if it has exactly one plain edge: only then can it be named or have a parallelism. Streams are
 values: a transformation adds a node to the environment's graph and returns a new stream.
 
 The distribution of records to the subtasks of the next operator is a property of the edge into it, so `Partitionings`
-add no node: they return the same stream with other edges. The last one before an operator applies.
+add no node: they return the same stream with different edges. The last one before an operator applies.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def no_java_object(owner: object, j_object: Any) -> None:
 
 
 class StreamEdges(MissingNameHints):
-    """The environment and the edges; the only place where the façade accesses the graph."""
+    """The environment and the edges; the only class through which the façade accesses the graph."""
 
     _environment: StreamExecutionEnvironment
     _edges: tuple[Edge, ...]
@@ -61,7 +61,7 @@ class StreamEdges(MissingNameHints):
         return dict(node.operation.tags)[edge.tag]
 
     def _stream_type(self) -> TypeInformation | None:
-        """The type of the records, None if untyped. All edges of a union have the same one."""
+        """The type of the records, None if untyped. All edges of a union have the same type."""
         return self._edge_type(self._edges[0])
 
     def _add(self, operation: Operation, name: str, output_type: TypeInformation | None = None) -> Node:
@@ -76,7 +76,7 @@ class OperatorControls(StreamEdges):
     """Naming, placement and chaining of the operator that a stream or sink represents."""
 
     def _own_node(self, method: str) -> Node:
-        """The node that this object represents, or a ProgramError with the reason why there is none."""
+        """The node that this object represents, or raises a ProgramError that states why none exists."""
         if len(self._edges) != 1:
             raise refuse(f"{method}: a union is not an operator. Call it on the streams before or after union()")
         edge = self._edges[0]
@@ -102,7 +102,7 @@ class OperatorControls(StreamEdges):
         return self._amend("name", name=prefix + checked_text("name", name).removeprefix(prefix))
 
     def uid(self, uid: str) -> Self:
-        """Sets the operator's identity, under which its state and offsets are stored, whatever else changes."""
+        """Sets the operator's identity, under which its state and offsets are stored, regardless of other changes."""
         checked_text("uid", uid)
         own_id = self._own_node("uid").id
         for node in self._environment._builder.nodes.values():
@@ -136,11 +136,11 @@ class OperatorControls(StreamEdges):
         return self._amend("set_description", description=checked_text("set_description", description))
 
     def disable_chaining(self) -> Self:
-        """Chains this operator with no other."""
+        """Disables chaining of this operator with others."""
         return self._amend("disable_chaining", chaining_disabled=True)
 
     def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> Self:
-        """Sets the slot sharing group. It is only shown in plans; here Spark places the tasks."""
+        """Sets the slot sharing group. It is only shown in plans, because Spark places the tasks."""
         from millstream.datastream.slot_sharing_group import SlotSharingGroup
 
         group = slot_sharing_group
@@ -164,11 +164,12 @@ class Partitionings(StreamEdges):
         return DataStream(environment=self._environment, edges=tuple(edges))
 
     def shuffle(self) -> DataStream:
-        """Sends every record to a random subtask, and to the same one when its epoch is repeated."""
+        """Sends every record to a random subtask, which is the same when its epoch is repeated."""
         return self._partitioned(Partitioning.SHUFFLE)
 
     def rescale(self) -> DataStream:
-        """Distributes records evenly, each subtask only to its share of the next ones: less data travels."""
+        """Distributes records evenly, each subtask only to its share of downstream subtasks, which transfers less
+        data."""
         return self._partitioned(Partitioning.RESCALE)
 
     def rebalance(self) -> DataStream:
@@ -176,7 +177,7 @@ class Partitionings(StreamEdges):
         return self._partitioned(Partitioning.REBALANCE)
 
     def forward(self) -> DataStream:
-        """Leaves every record in its subtask; both operators must have the same parallelism."""
+        """Keeps every record in its subtask; both operators must have the same parallelism."""
         return self._partitioned(Partitioning.FORWARD)
 
     def global_(self) -> DataStream:

@@ -1,6 +1,6 @@
 """The outputs of a stream: sinks, the terminal, the program itself, a Spark writer.
 
-Nothing runs when a sink is added; `execute` runs the job. Only `execute_and_collect` starts it at once.
+Adding a sink does not run anything: `execute` runs the job. Only `execute_and_collect` starts it immediately.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class DataStreamSink(OperatorControls):
         self._edges = edges
 
 
-# Committed records waiting for a slow reader of execute_and_collect; beyond this the job waits.
+# The maximum number of committed records that wait for a reader of execute_and_collect; beyond it the job waits.
 _COLLECT_RECORDS_MAX = 1_000_000
 
 
@@ -65,8 +65,8 @@ class StreamOutputs(StreamEdges):
     def add_sink(self, sink_func: SinkFunction | contracts.Sink | Callable[[Any], Any]) -> DataStreamSink:
         """Passes every record to a sink function, or to any callable.
 
-        A callable is called in the task while an epoch runs, so it sees a record again when that epoch is repeated
-        after a failure: at-least-once. For exactly-once use `sink_to` with a sink that commits.
+        A callable is called in the task during an epoch, and again if the epoch is repeated after a failure, so it is
+        at-least-once. For exactly-once use `sink_to` with a sink that commits.
         """
         if isinstance(sink_func, JavaFunctionWrapper):
             return self._written(_engine_sink("add_sink", sink_func), "Unnamed")
@@ -85,7 +85,8 @@ class StreamOutputs(StreamEdges):
         raise refuse(f"add_sink: found {sink_func!r}, expected a SinkFunction, a sink or a callable{hint}")
 
     def sink_to(self, sink: Sink | contracts.Sink) -> DataStreamSink:
-        """Writes every record to `sink`: one of `millstream.datastream.connectors`, or your own `TwoPhaseSink`."""
+        """Writes every record to `sink`: one of `millstream.datastream.connectors`, or a user-defined
+        `TwoPhaseSink`."""
         return self._written(_engine_sink("sink_to", sink), "Writer")
 
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
@@ -99,10 +100,10 @@ class StreamOutputs(StreamEdges):
     ) -> DataStreamSink:
         """Passes each epoch's output to `writer(dataframe, commit)`, any Spark batch write (beyond PyFlink).
 
-        The same epoch may be passed again after a crash. `commit` is its unique name, also when the job is restored
-        elsewhere or forked: a writer that overwrites existing output under `str(commit)`, or skips a commit it has
-        seen, makes the output exactly-once. Declare that with `idempotent=True`, which the plan shows. The stream must
-        be typed.
+        The same epoch may be passed again after a crash. `commit` is its unique name, even if the job is restored
+        elsewhere or forked: a writer that overwrites existing output under `str(commit)`, or skips commits already
+        written, makes the output exactly-once. Declare this with `idempotent=True`, which the plan shows. The stream
+        must be typed.
         """
         from millstream.connectors.spark_store import SparkWriterSink
 
@@ -131,8 +132,8 @@ class StreamOutputs(StreamEdges):
     ) -> CloseableIterator | list[Any]:
         """Runs the job now and iterates over this stream's records in the program, as their epochs are committed.
 
-        Without `limit`: an iterator, best used in a `with` block, which stops the job when it is left. With `limit`: a
-        list of at most that many records; the job is stopped when they have arrived.
+        Without `limit`, returns an iterator, best used in a `with` block, which stops the job on exit. With `limit`,
+        returns a list of at most that many records, and stops the job when they have arrived.
         """
         if limit is not None:
             checked_count("execute_and_collect, limit", limit)

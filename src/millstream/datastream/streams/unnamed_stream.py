@@ -1,5 +1,5 @@
-"""Streams that are not operators: keyed and cached ones. Calls that name or place an operator are rejected on them, as
-in PyFlink, with a message that names the valid place."""
+"""Keyed and cached streams, which are not operators. Calls that name or place an operator are rejected on them, as in
+PyFlink, with a message that states where the call is valid."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["UnnamedStream"]
 
 
 class UnnamedStream(DataStream):
-    """A stream that cannot be named or placed. `made_by` is the method that returns it, and its kind, for messages."""
+    """A stream that cannot be named or placed. For messages, `made_by` is the method that returns it, and its kind."""
 
     made_by: tuple[str, str]
 

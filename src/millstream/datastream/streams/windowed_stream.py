@@ -2,7 +2,7 @@
 
 `window` and `window_all` create one; `trigger`, `evictor`, `allowed_lateness` and `side_output_late_data` configure its
 windows; `reduce`, `aggregate`, `apply` and `process` add the operator. Impossible requests are rejected at the user's
-line. A window over a whole stream is a window of one key, in one subtask.
+line. A window over a whole stream is processed as one key, in one subtask.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = ["AllWindowedStream", "WindowedStream", "counted"]
 
 
 class _Windowed(WindowSettings):
-    """Shared by both kinds: the settings, and the addition of the operator."""
+    """Code shared by both kinds: the settings, and adding the operator."""
 
     _window_function: type[Any]
     _process_function: type[Any]
@@ -79,7 +79,8 @@ class _Windowed(WindowSettings):
         window_function: Any = None,
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        """Combines the records of a window to one on arrival; `window_function` receives that one when it fires."""
+        """Combines the records of a window to one value on arrival; `window_function` receives this value when it
+        fires."""
         function = checked_function("reduce", reduce_function, ReduceFunction)
         contents = Contents(reduce=function, type_info=self._stream._stream_type())
         if window_function is None:
@@ -131,14 +132,14 @@ class _Windowed(WindowSettings):
         return self._add(Contents(type_info=self._stream._stream_type()), function, output_type)
 
     def _checked(self, method: str, function: Any) -> Any:
-        """A function on top of an aggregation: either of the two kinds."""
+        """Checks a function on top of an aggregation, which may have either kind."""
         if isinstance(function, self._process_function):
             return function
         return checked_function(f"{method}, window_function", function, self._window_function, callables=False)
 
     def _add(self, contents: Contents, function: Any, output_type: TypeInformation | None) -> DataStream:
         if self._windowing.evictor is not None and contents.type_info is not None:
-            # An evictor receives records, which are then stored: the type of an accumulator does not apply.
+            # An evictor requires stored records, so the accumulator's type does not apply.
             contents = replace(contents, type_info=self._stream._stream_type())
         operation, name = window_operation(self._windowing, contents, function, self.get_execution_environment())
         return self._placed(self._stream._then(operation, name, output_type))
@@ -154,8 +155,8 @@ Counted = TypeVar("Counted", bound=_Windowed)
 
 
 def counted(windows: Counted, method: str, size: int, slide: int) -> Counted:
-    """One endless window per key, fired by count: every `size` records all of them, which are then purged; or every
-    `slide` records the last `size`."""
+    """One endless window per key, fired by count: every `size` records with all records, which are then purged; or
+    every `slide` records with the last `size`."""
     checked_count(f"{method}, size", size)
     checked_count(f"{method}, slide", slide, least=0)
     if slide == 0:
@@ -164,7 +165,7 @@ def counted(windows: Counted, method: str, size: int, slide: int) -> Counted:
 
 
 class WindowedStream(_Windowed):
-    """The result of `KeyedStream.window`: a keyed stream by window."""
+    """The result of `KeyedStream.window`: a keyed stream grouped by window."""
 
     _window_function = WindowFunction
     _process_function = ProcessWindowFunction
@@ -188,7 +189,7 @@ class WindowedStream(_Windowed):
 
 
 class AllWindowedStream(_Windowed):
-    """The result of `DataStream.window_all`: a whole stream by window, processed in one subtask."""
+    """The result of `DataStream.window_all`: a whole stream grouped by window, processed in one subtask."""
 
     _window_function = AllWindowFunction
     _process_function = ProcessAllWindowFunction

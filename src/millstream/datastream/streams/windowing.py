@@ -1,10 +1,10 @@
-"""The program's window settings, and the graph node made of them.
+"""The program's window settings, and the graph node created from them.
 
 `Windowing` is plain data, set by `trigger`, `evictor`, `allowed_lateness` and `side_output_late_data`. None means the
 default: the assigner's own trigger, no evictor, late records dropped. `WindowSettings` has the calls shared by windows
 of one stream and of two; impossible requests are rejected at the user's line.
 
-`window_operation` wraps the user's function in an adapter that passes a window's contents in the expected form; the
+`window_operation` wraps the user's function in an adapter that passes a window's contents in the expected form. The
 contents determine the window's state. The compiler decides how windows run.
 """
 
@@ -57,7 +57,7 @@ __all__ = ["Contents", "WindowSettings", "Windowing", "window_operation"]
 
 @dataclass(frozen=True)
 class Windowing:
-    """The windows, when they fire, which records are evicted, and how long they wait for late records."""
+    """The windows, when they fire, which records are evicted, and their allowed lateness."""
 
     assigner: WindowAssigner[Any, Any]
     trigger: Trigger[Any, Any] | None = None
@@ -123,7 +123,7 @@ class WindowSettings(MissingNameHints):
         return self
 
 
-# For each kind of function: the adapter for one value, and the one for all records.
+# For each kind of function: the adapter for a single value, and the adapter for all records.
 _ADAPTERS: tuple[tuple[type[Any], type[Any], type[Any]], ...] = (
     (WindowFunction, InternalSingleValueWindowFunction, InternalIterableWindowFunction),
     (AllWindowFunction, InternalSingleValueAllWindowFunction, InternalIterableAllWindowFunction),
@@ -134,8 +134,8 @@ _ADAPTERS: tuple[tuple[type[Any], type[Any], type[Any]], ...] = (
 
 @dataclass(frozen=True)
 class Contents:
-    """The contents of a window: one value by `reduce` or `aggregate`, else all records. `type_info` is that of a record
-    or of the accumulator; `ready` the known equivalent of `aggregate` and the function on top of it."""
+    """The contents of a window: one value with `reduce` or `aggregate`, otherwise all records. `type_info` is the type
+    of a record or of the accumulator; `ready` is the built-in equivalent of `aggregate` and its function."""
 
     reduce: Any = None
     aggregate: AggregateFunction | None = None
@@ -151,7 +151,7 @@ class Contents:
 def window_operation(
     windowing: Windowing, contents: Contents, function: Any, environment: StreamExecutionEnvironment
 ) -> tuple[Window, str]:
-    """The operation, and its name in plans. Without a function, the window emits the one value."""
+    """The operation, and its name in plans. Without a function, the window emits its single value."""
     assigner = windowing.assigner
     trigger = windowing.trigger or assigner.get_default_trigger(environment)
     if isinstance(trigger, NeverTrigger) and windowing.queryable is None:

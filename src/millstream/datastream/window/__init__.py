@@ -1,6 +1,6 @@
 """Windows, assigners, triggers and evictors under the module path PyFlink programs import them from.
 
-All of it is pure logic; `millstream.runtime.windows` has the window operators.
+These classes are pure logic; `millstream.runtime.windows` has the window operators.
 """
 
 from __future__ import annotations

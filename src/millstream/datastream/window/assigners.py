@@ -1,11 +1,11 @@
-"""Assigners of time windows: tumbling, sliding and cumulative ones.
+"""Assigners of tumbling, sliding and cumulative time windows.
 
-An assigner is pure: the windows of a record depend on its timestamp (or the clock) and the assigner's settings. Merging
-windows are in `session_assigners`, counted and global ones in `counting`.
+An assigner is pure: the windows of a record depend on its timestamp (or the clock) and the assigner's settings.
+`session_assigners` defines merging windows, `counting` count windows and global windows.
 
 Cumulative windows produce the partial results of a day, an hour or a minute at regular steps. Windows with the same
 start grow by a step up to a maximum: `[start, start + step)`, `[start, start + 2 step)` … A record belongs to all of
-them that extend beyond it. PyFlink has them in SQL only (`CUMULATE`).
+these windows that end after it. PyFlink has them only in SQL (`CUMULATE`).
 """
 
 from __future__ import annotations
@@ -75,11 +75,11 @@ class WindowAssigner(ABC, Generic[T, W]):
 
     @abstractmethod
     def get_window_serializer(self) -> TypeSerializer[W]:
-        """The serializer of its windows."""
+        """The serializer of the assigner's windows."""
 
     @abstractmethod
     def is_event_time(self) -> bool:
-        """Whether windows use event time; else the clock or a count."""
+        """Whether windows use event time, as opposed to processing time or a count."""
 
 
 class MergingWindowAssigner(WindowAssigner[T, W], MergingAssigner):
@@ -163,7 +163,7 @@ class _FixedWindows(WindowAssigner[T, TimeWindow], FixedTimeAssigner):
 
 
 class _TimeWindows(_FixedWindows[T]):
-    """Windows of one size that start every `slide` ms."""
+    """Windows of a fixed size that start every `slide` ms."""
 
     def __init__(self, size: int, slide: int, offset: int) -> None:
         name = type(self).__name__
@@ -196,7 +196,7 @@ class TumblingProcessingTimeWindows(_ClockAssigner[T], _TimeWindows[T]):
 
     @staticmethod
     def of(size: DurationLike, offset: DurationLike | None = None) -> TumblingProcessingTimeWindows[Any]:
-        """From durations."""
+        """Creates the assigner from durations."""
         return TumblingProcessingTimeWindows(_ms(size), _ms(offset))
 
 
@@ -214,7 +214,7 @@ class TumblingEventTimeWindows(_EventTimeAssigner[T], _TimeWindows[T]):
 
     @staticmethod
     def of(size: DurationLike, offset: DurationLike | None = None) -> TumblingEventTimeWindows[Any]:
-        """From durations."""
+        """Creates the assigner from durations."""
         return TumblingEventTimeWindows(_ms(size), _ms(offset))
 
 
@@ -229,7 +229,7 @@ class SlidingProcessingTimeWindows(_ClockAssigner[T], _TimeWindows[T]):
     def of(
         size: DurationLike, slide: DurationLike, offset: DurationLike | None = None
     ) -> SlidingProcessingTimeWindows[Any]:
-        """From durations."""
+        """Creates the assigner from durations."""
         _check_no_gaps("SlidingProcessingTimeWindows", _ms(size), _ms(slide))
         return SlidingProcessingTimeWindows(_ms(size), _ms(slide), _ms(offset))
 
@@ -247,7 +247,7 @@ class SlidingEventTimeWindows(_EventTimeAssigner[T], _TimeWindows[T]):
 
     @staticmethod
     def of(size: DurationLike, slide: DurationLike, offset: DurationLike | None = None) -> SlidingEventTimeWindows[Any]:
-        """From durations."""
+        """Creates the assigner from durations."""
         _check_no_gaps("SlidingEventTimeWindows", _ms(size), _ms(slide))
         return SlidingEventTimeWindows(_ms(size), _ms(slide), _ms(offset))
 
@@ -300,7 +300,7 @@ class CumulativeEventTimeWindows(_EventTimeAssigner[T], _CumulativeWindows[T]):
     def of(
         max_size: DurationLike, step: DurationLike, offset: DurationLike | None = None
     ) -> CumulativeEventTimeWindows[Any]:
-        """From durations; `max_size` must be a multiple of `step`."""
+        """Creates the assigner from durations; `max_size` must be a multiple of `step`."""
         return CumulativeEventTimeWindows(_ms(max_size), _ms(step), _ms(offset))
 
 
@@ -312,5 +312,5 @@ class CumulativeProcessingTimeWindows(_ClockAssigner[T], _CumulativeWindows[T]):
     def of(
         max_size: DurationLike, step: DurationLike, offset: DurationLike | None = None
     ) -> CumulativeProcessingTimeWindows[Any]:
-        """From durations; `max_size` must be a multiple of `step`."""
+        """Creates the assigner from durations; `max_size` must be a multiple of `step`."""
         return CumulativeProcessingTimeWindows(_ms(max_size), _ms(step), _ms(offset))

@@ -1,7 +1,8 @@
-"""Windows independent of time (counted and global ones), and triggers independent of the clock: by count, by distance,
-never, and one that purges when another fires.
+"""Count windows and global windows, which do not depend on time, and triggers that do not depend on the clock: by
+count, by distance, never, and a wrapper that purges.
 
-An assigner of counted windows is pure: the windows of a record depend on a count in state and the assigner's settings.
+An assigner of count windows is pure: the windows of a record depend only on a count in state and the assigner's
+settings.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ class CountTrigger(Trigger[T, CountWindow]):
 
     @staticmethod
     def of(window_size: int) -> CountTrigger[Any]:
-        """After `window_size` records."""
+        """Fires after `window_size` records."""
         return CountTrigger(window_size)
 
     def on_element(self, element: T, timestamp: int, window: CountWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
@@ -123,10 +124,10 @@ class CountTrigger(Trigger[T, CountWindow]):
 
 
 class DeltaTrigger(Trigger[T, Window]):
-    """Fires when a record is further than a threshold from the record of the last firing (beyond PyFlink).
+    """Fires when a record's distance from the record of the last firing exceeds a threshold (beyond PyFlink).
 
-    The distance is `delta_function(last, record)`. The first record of a window is only stored. That state cannot be
-    merged, so merging windows reject this trigger.
+    The distance is `delta_function(last, record)`. The first record of a window is only stored. This state cannot be
+    merged, so merging windows reject the trigger.
     """
 
     def __init__(
@@ -140,7 +141,8 @@ class DeltaTrigger(Trigger[T, Window]):
     def of(
         threshold: float, delta_function: Callable[[Any, Any], float], type_info: TypeInformation | None = None
     ) -> DeltaTrigger[Any]:
-        """From a threshold and a distance function; `type_info` is the records' type, if they have one."""
+        """Creates the trigger from a threshold and a distance function; `type_info` is the records' type, if
+        declared."""
         return DeltaTrigger(threshold, delta_function, type_info)
 
     def on_element(self, element: T, timestamp: int, window: Window, ctx: Trigger.TriggerContext) -> TriggerResult:
@@ -180,20 +182,20 @@ class NeverTrigger(Trigger[T, GlobalWindow], TimedTrigger):
         return TriggerResult.CONTINUE
 
     def on_merge(self, window: GlobalWindow, ctx: Trigger.OnMergeContext) -> None:
-        """There is no state."""
+        """Does nothing: the trigger is stateless."""
 
     def clear(self, window: GlobalWindow, ctx: Trigger.TriggerContext) -> None:
-        """There is no state."""
+        """Does nothing: the trigger is stateless."""
 
 
 class _CountedWindows(WindowAssigner[T, CountWindow], EndlessAssigner):
-    """Base of the two assigners below: windows by the sequence numbers of a key's records."""
+    """Base of both assigners of count windows, which use the sequence numbers of a key's records."""
 
     _window_size: int
     _count_descriptor: ValueStateDescriptor
 
     def _next_number(self, context: WindowAssigner.WindowAssignerContext) -> int:
-        """The sequence number of this record within its key, from 0."""
+        """The sequence number of this record among those of its key, from 0."""
         counter: ValueState[Any] = context.get_runtime_context().get_state(self._count_descriptor)
         number: int = counter.value() or 0
         counter.update(number + 1)
@@ -210,7 +212,7 @@ class _CountedWindows(WindowAssigner[T, CountWindow], EndlessAssigner):
 
 
 class CountTumblingWindowAssigner(_CountedWindows[T]):
-    """A window per `window_size` records of a key."""
+    """Assigns a window per `window_size` records of a key."""
 
     def __init__(self, window_size: int) -> None:
         self._window_size = checked_count("CountTumblingWindowAssigner", window_size)
@@ -251,7 +253,7 @@ class CountSlidingWindowAssigner(_CountedWindows[T]):
 
 
 class GlobalWindows(WindowAssigner[T, GlobalWindow], EndlessAssigner):
-    """All records in one window, which fires only by a trigger set by the program."""
+    """Assigns all records to one window, which fires only with a trigger set by the program."""
 
     @staticmethod
     def create() -> GlobalWindows[Any]:

@@ -1,10 +1,10 @@
 """Evictors remove records from a window when it fires: by count, by time, by distance, or by user code.
 
-PyFlink has no evictors; these have the form of Flink's Java ones. An evictor receives all records of the window in
-order of arrival, and removes some from the list before the window function sees them, or after. The removal is
-permanent: if the window fires again, they are missing. Evictors are pure and have no state.
+PyFlink has no evictors; these follow Flink's Java API. An evictor receives all records of the window in order of
+arrival, and removes some before or after the window function runs. The removal is permanent: removed records are
+missing if the window fires again. Evictors are pure and stateless.
 
-A window with an evictor stores every record: results cannot be aggregated on arrival.
+A window with an evictor stores every record, because records cannot be aggregated on arrival.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class CountEvictor(_OneTimeEvictor[T, W]):
 
 
 class TimeEvictor(_OneTimeEvictor[T, W]):
-    """Retains records of the last `window_size` ms before the newest one. Records without timestamps are all retained.
+    """Retains records of the last `window_size` ms before the newest record, and all records without timestamps.
 
     >>> elements = [TimestampedValue("a", 0), TimestampedValue("c", 20), TimestampedValue("b", 11)]
     >>> TimeEvictor(10).evict_before(elements, 3, None, None)
@@ -109,7 +109,7 @@ class TimeEvictor(_OneTimeEvictor[T, W]):
 
     @staticmethod
     def of(window_size: DurationLike, do_evict_after: bool = False) -> TimeEvictor[Any, Any]:
-        """Keeps the records of the last `window_size`."""
+        """Retains the records of the last `window_size`."""
         return TimeEvictor(duration_ms(window_size), do_evict_after)
 
     def _evict(self, elements: list[TimestampedValue]) -> None:
@@ -119,7 +119,7 @@ class TimeEvictor(_OneTimeEvictor[T, W]):
 
 
 class DeltaEvictor(_OneTimeEvictor[T, W]):
-    """Retains records less than `threshold` away from the newest one, by a user-defined distance.
+    """Retains records with a user-defined distance of less than `threshold` from the newest record.
 
     >>> elements = [TimestampedValue(n) for n in (1, 8, 5, 10)]
     >>> DeltaEvictor.of(5, lambda old, new: new - old).evict_before(elements, 4, None, None)
@@ -138,7 +138,7 @@ class DeltaEvictor(_OneTimeEvictor[T, W]):
     def of(
         threshold: float, delta_function: Callable[[Any, Any], float], do_evict_after: bool = False
     ) -> DeltaEvictor[Any, Any]:
-        """From a threshold and `delta_function(record, newest)`."""
+        """Creates the evictor from a threshold and `delta_function(record, newest)`."""
         return DeltaEvictor(threshold, delta_function, do_evict_after)
 
     def _evict(self, elements: list[TimestampedValue]) -> None:
@@ -148,7 +148,7 @@ class DeltaEvictor(_OneTimeEvictor[T, W]):
 
 
 def checked_delta(method: str, delta_function: Any) -> Callable[[Any, Any], float]:
-    """A distance function: a callable of two records, or an object with Flink's `get_delta`."""
+    """Checks a distance function: a callable of two records, or an object with Flink's `get_delta`."""
     delta = getattr(delta_function, "get_delta", delta_function)
     if not callable(delta):
         raise refuse(f"{method}: found {delta_function!r}, expected a function of two records that returns a number")

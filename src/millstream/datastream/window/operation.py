@@ -36,7 +36,7 @@ class WindowOperationDescriptor:
         self.internal_window_function = internal_window_function
 
     def generate_op_name(self) -> str:
-        """The operator's name: the assigner's."""
+        """The operator's name, which is that of the assigner."""
         return type(self.assigner).__name__
 
     def generate_op_desc(self, windowed_stream_type: str, func_desc: str) -> str:

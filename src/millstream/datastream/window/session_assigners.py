@@ -38,11 +38,11 @@ class SessionWindowTimeGapExtractor(ABC):
 
     @abstractmethod
     def extract(self, element: Any) -> int:
-        """The time after `element` at which its session ends, in ms; above 0."""
+        """The gap in ms after `element`; must be positive."""
 
 
 class _Sessions(MergingWindowAssigner[T, TimeWindow]):
-    """Base of all session windows: a record's own window has the length of its gap."""
+    """Base of all session windows: the window of a single record has the length of its gap."""
 
     _time: Callable[[int, WindowAssigner.WindowAssignerContext], int]
 
@@ -96,12 +96,12 @@ class ProcessingTimeSessionWindows(_ClockAssigner[T], _Sessions[T]):
 
     @staticmethod
     def with_gap(size: DurationLike) -> ProcessingTimeSessionWindows[Any]:
-        """From a duration."""
+        """Creates the assigner from a fixed gap."""
         return ProcessingTimeSessionWindows(duration_ms(size))
 
     @staticmethod
     def with_dynamic_gap(extractor: SessionWindowTimeGapExtractor) -> DynamicProcessingTimeSessionWindows[Any]:
-        """With a gap extracted from each record."""
+        """Creates an assigner with a gap extracted from each record."""
         return DynamicProcessingTimeSessionWindows(extractor)
 
     def _gap_ms(self, element: T) -> int:
@@ -120,12 +120,12 @@ class EventTimeSessionWindows(_EventTimeAssigner[T], _Sessions[T]):
 
     @staticmethod
     def with_gap(size: DurationLike) -> EventTimeSessionWindows[Any]:
-        """From a duration."""
+        """Creates the assigner from a fixed gap."""
         return EventTimeSessionWindows(duration_ms(size))
 
     @staticmethod
     def with_dynamic_gap(extractor: SessionWindowTimeGapExtractor) -> DynamicEventTimeSessionWindows[Any]:
-        """With a gap extracted from each record."""
+        """Creates an assigner with a gap extracted from each record."""
         return DynamicEventTimeSessionWindows(extractor)
 
     def _gap_ms(self, element: T) -> int:
@@ -140,7 +140,7 @@ class DynamicProcessingTimeSessionWindows(_ClockAssigner[T], _Sessions[T]):
 
     @staticmethod
     def with_dynamic_gap(extractor: SessionWindowTimeGapExtractor) -> DynamicProcessingTimeSessionWindows[Any]:
-        """From an extractor."""
+        """Creates the assigner from a gap extractor."""
         return DynamicProcessingTimeSessionWindows(extractor)
 
     def _gap_ms(self, element: T) -> int:
@@ -155,7 +155,7 @@ class DynamicEventTimeSessionWindows(_EventTimeAssigner[T], _Sessions[T]):
 
     @staticmethod
     def with_dynamic_gap(extractor: SessionWindowTimeGapExtractor) -> DynamicEventTimeSessionWindows[Any]:
-        """From an extractor."""
+        """Creates the assigner from a gap extractor."""
         return DynamicEventTimeSessionWindows(extractor)
 
     def _gap_ms(self, element: T) -> int:

@@ -1,7 +1,7 @@
-"""Triggers decide when a window's result is emitted; their state is in the window.
+"""Triggers decide when a window's result is emitted; their state is stored per window.
 
-A trigger is pure logic over its context: it reads times, sets timers and uses partitioned state there. It has no state
-itself, so one object serves all windows of an operator.
+A trigger is pure logic over its context, through which it reads times, sets timers and uses partitioned state. The
+object itself is stateless and serves all windows of an operator.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Trigger(ABC, Generic[T, W]):
 
         @abstractmethod
         def register_processing_time_timer(self, time: int) -> None:
-            """Requests a call of `on_processing_time` when the clock reaches `time`."""
+            """Requests a call of `on_processing_time` when processing time reaches `time`."""
 
         @abstractmethod
         def register_event_time_timer(self, time: int) -> None:
@@ -149,7 +149,7 @@ class EventTimeTrigger(Trigger[T, TimeWindow], TimedTrigger):
         return True
 
     def on_merge(self, window: TimeWindow, ctx: Trigger.OnMergeContext) -> None:
-        # A window whose end has passed already fires with the record that merged it.
+        # If the merged window's end has already passed, it fires with the record that caused the merge.
         if window.max_timestamp() > ctx.get_current_watermark():
             ctx.register_event_time_timer(window.max_timestamp())
 
@@ -158,13 +158,13 @@ class EventTimeTrigger(Trigger[T, TimeWindow], TimedTrigger):
 
     @staticmethod
     def create() -> EventTimeTrigger[Any]:
-        """The trigger."""
+        """Creates the trigger."""
         return EventTimeTrigger()
 
 
 @as_described
 class ProcessingTimeTrigger(Trigger[T, TimeWindow], TimedTrigger):
-    """Fires when the clock passes the window's end."""
+    """Fires when processing time passes the window's end."""
 
     fires = FiringRule.AT_ITS_END
 
@@ -190,12 +190,12 @@ class ProcessingTimeTrigger(Trigger[T, TimeWindow], TimedTrigger):
 
     @staticmethod
     def create() -> ProcessingTimeTrigger[Any]:
-        """The trigger."""
+        """Creates the trigger."""
         return ProcessingTimeTrigger()
 
 
 class Min(ReduceFunction):
-    """The smaller of two: the next firing time."""
+    """Reduces two firing times to the smaller one."""
 
     def reduce(self, value1: int, value2: int) -> int:
         return min(value1, value2)
@@ -206,7 +206,7 @@ def _reducing(ctx: Trigger.TriggerContext, descriptor: ReducingStateDescriptor) 
 
 
 class _Continuous(Trigger[T, TimeWindow], TimedTrigger):
-    """Fires periodically. The next time is in state; both subclasses differ only in their clock."""
+    """Fires periodically. The next firing time is stored in state; the subclasses differ only in their clock."""
 
     def __init__(self, interval: int) -> None:
         self.interval = interval
@@ -233,7 +233,7 @@ class _Continuous(Trigger[T, TimeWindow], TimedTrigger):
         if state.get() != time:
             return TriggerResult.CONTINUE
         state.clear()
-        # At the window's end there is no next time: a timer set for now would be due repeatedly.
+        # Set no timer at the window's end: a timer for the current time would be due repeatedly.
         if time < window.max_timestamp():
             self.register_next_fire_timestamp(time, window, ctx, state)
         return TriggerResult.FIRE
@@ -257,7 +257,7 @@ class ContinuousEventTimeTrigger(_Continuous[T]):
 
     @staticmethod
     def of(interval: DurationLike) -> ContinuousEventTimeTrigger[Any]:
-        """From a duration."""
+        """Creates the trigger from a duration."""
         return ContinuousEventTimeTrigger(duration_ms(interval))
 
     def _register(self, time: int, ctx: Trigger.TriggerContext) -> None:
@@ -286,14 +286,14 @@ class ContinuousEventTimeTrigger(_Continuous[T]):
 
 @as_described
 class ContinuousProcessingTimeTrigger(_Continuous[T]):
-    """Fires every `interval` ms of the clock."""
+    """Fires every `interval` ms of processing time."""
 
     def __init__(self, interval: int) -> None:
         super().__init__(checked_count("ContinuousProcessingTimeTrigger", interval))
 
     @staticmethod
     def of(interval: DurationLike) -> ContinuousProcessingTimeTrigger[Any]:
-        """From a duration."""
+        """Creates the trigger from a duration."""
         return ContinuousProcessingTimeTrigger(duration_ms(interval))
 
     def _register(self, time: int, ctx: Trigger.TriggerContext) -> None:

@@ -33,7 +33,7 @@ _LONG_MASK = 2**64 - 1
 
 
 def long_to_int_with_bit_mixing(x: int) -> int:
-    """Mixes a 64-bit number to a signed 32-bit one, so that nearby windows have distant hashes.
+    """Hashes a 64-bit number to a signed 32-bit number, so that nearby windows have distant hashes.
 
     >>> long_to_int_with_bit_mixing(0), long_to_int_with_bit_mixing(1) != long_to_int_with_bit_mixing(2)
     (0, True)
@@ -46,7 +46,7 @@ def long_to_int_with_bit_mixing(x: int) -> int:
 
 
 def mod_inverse(x: int) -> int:
-    """The inverse of an odd number modulo 2**32: their product ends in ...0001.
+    """The multiplicative inverse of an odd number modulo 2**32.
 
     >>> mod_inverse(3) * 3 % 2**32
     1
@@ -63,7 +63,7 @@ class Window(ABC):
 
 
 class TimeWindow(Window):
-    """From `start` up to, not including, `end`.
+    """The window from `start` up to, not including, `end`.
 
     >>> morning, noon = TimeWindow(0, 10), TimeWindow(10, 20)
     >>> morning.max_timestamp(), morning.intersects(noon), morning.cover(noon)
@@ -80,11 +80,11 @@ class TimeWindow(Window):
         return self.end - 1
 
     def intersects(self, other: TimeWindow) -> bool:
-        """Whether they overlap or touch."""
+        """Whether both windows overlap or touch."""
         return self.start <= other.end and self.end >= other.start
 
     def cover(self, other: TimeWindow) -> TimeWindow:
-        """The smallest window that covers both."""
+        """The smallest window that covers both windows."""
         return TimeWindow(min(self.start, other.start), max(self.end, other.end))
 
     @staticmethod
@@ -131,7 +131,7 @@ class TimeWindow(Window):
 
 
 class CountWindow(Window):
-    """A window with a number; it ends after a number of records."""
+    """A window with an id, which ends after a number of records."""
 
     __slots__ = ("id",)
 
@@ -179,7 +179,7 @@ class GlobalWindow(Window):
 
 
 class TimeWindowSerializer(TypeSerializer[TimeWindow]):
-    """Two 64-bit numbers: start and end.
+    """Serialises a window as two 64-bit numbers: start and end.
 
     >>> from io import BytesIO
     >>> stream = BytesIO()
@@ -196,7 +196,7 @@ class TimeWindowSerializer(TypeSerializer[TimeWindow]):
 
 
 class CountWindowSerializer(TypeSerializer[CountWindow]):
-    """One 64-bit number: the id."""
+    """Serialises a window as one 64-bit number: its id."""
 
     def serialize(self, element: CountWindow, stream: IO[bytes]) -> None:
         stream.write(struct.pack(">q", element.id))
@@ -206,7 +206,7 @@ class CountWindowSerializer(TypeSerializer[CountWindow]):
 
 
 class GlobalWindowSerializer(TypeSerializer[GlobalWindow]):
-    """One byte, 0: there is only one such window."""
+    """Serialises the window as one zero byte, because only one such window exists."""
 
     def serialize(self, element: GlobalWindow, stream: IO[bytes]) -> None:
         stream.write(b"\0")

@@ -1,7 +1,7 @@
 """Aggregate functions: signatures and result types.
 
-The result for no rows is NULL; so without GROUP BY, or with FILTER, the planner makes all results nullable except
-counts. `COUNT(*)` is COUNT without arguments.
+The result for no rows is NULL. Without GROUP BY, or with FILTER, the planner therefore makes all results except counts
+nullable. `COUNT(*)` is COUNT without arguments.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Arithmetic: + - * / %, rounding, logarithms, trigonometry, random numbers.
 
-Integer results are as narrow as the widest operand and wrap around, as in Java. A decimal and an integer are computed
-as decimals; the integer is not cast first, its digits only count for the result type. The kernels in `temporal` add
-times and intervals; their types are determined here, with the operators.
+Integer results are as narrow as the widest operand and wrap around, as in Java. Operations on a decimal and an integer
+use decimals. The integer is not cast first; its digits only affect the result type. The kernels in `temporal` add times
+and intervals; their result types are determined here, with the operators.
 """
 
 from __future__ import annotations
@@ -145,13 +145,13 @@ def _define_operators() -> None:
 
 
 def _without_scale(arguments: Arguments) -> DataType:
-    """Decimals lose their fractional digits; other types stay unchanged."""
+    """A decimal type without its fractional digits; other types are unchanged."""
     type_ = arguments.types[0]
     return DecimalType(type_.precision, 0) if isinstance(type_, DecimalType) else type_
 
 
 def _rounded_type(arguments: Arguments) -> DataType:
-    """The scale of a decimal result is known if the number of digits is constant."""
+    """The type of ROUND. The scale of a decimal result is known if the number of digits is constant."""
     type_ = arguments.types[0]
     if not isinstance(type_, DecimalType):
         return type_

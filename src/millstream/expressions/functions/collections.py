@@ -1,4 +1,4 @@
-"""Arrays, maps and rows: constructors, element access, and functions that derive new ones.
+"""Arrays, maps and rows: constructors, element access, and functions that return new collections.
 
 A value searched in an array is cast to the type of its elements. Arrays that are combined get a common type. Element
 access returns NULL for a missing element, so its result is always nullable.
@@ -67,7 +67,7 @@ def _bind_array(arguments: Arguments) -> Binding:
 
 
 def _unify(name: str, syntax: str, types: tuple[DataType, ...]) -> DataType:
-    """The common type of values, nullable if one of them is."""
+    """The common type of values, nullable if any of them is."""
     shared = common_type(types)
     if shared is None:
         raise refusal(name, syntax, "values of one type", types)
@@ -117,7 +117,7 @@ def _bind_item(arguments: Arguments) -> Binding:
         return Binding((collection, place), collection.element_type.nullable())
     if isinstance(collection, MapType):
         key = collection.key_type.with_nullability(place.is_nullable)
-        if is_text(key) and is_text(place):  # a string of any length may be searched
+        if is_text(key) and is_text(place):  # the searched string may have any length
             return Binding((collection, place), collection.value_type.nullable())
         if not can_cast(place.nullable(), key.nullable(), explicit=False):
             raise refusal("the map", syntax, f"{key.nullable()} as its key", [place])

@@ -1,7 +1,7 @@
 """Comparisons: = <> < <= > >=, IS NULL, IS DISTINCT FROM, IN, GREATEST, LEAST.
 
-Both sides are cast to their common type. Text compared with a date or time is parsed as one; text compared with a
-number is rejected, as in Flink. A comparison with NULL is unknown.
+Both sides are cast to their common type. A string compared with a date or time is parsed as such; a string compared
+with a number is rejected, as in Flink. A comparison with NULL is unknown.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ def compared_type(name: str, types: Sequence[DataType], syntax: str, *, in_order
 
 
 def _loses_digits(types: Sequence[DataType], common: DataType) -> bool:
-    """Whether no decimal type holds the digits of all types on both sides of the point: 0.91 must not compare as 1."""
+    """Whether no decimal type holds all digits of these types before and after the point: 0.91 must not compare as
+    1."""
     return isinstance(common, DecimalType) and any(
         isinstance(type_, DecimalType) and type_.scale > common.scale for type_ in types
     )

@@ -1,7 +1,7 @@
 """CASE, COALESCE, IF, IFNULL, NULLIF.
 
-A CASE is a call of condition, value, condition, value, …, and the ELSE value last. All except NULLIF evaluate only the
-deciding conditions and the chosen value.
+The arguments of a CASE are condition, value, condition, value, …, and last the ELSE value. All functions except NULLIF
+evaluate only the conditions up to the first that is true, and the chosen value.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _conditions(name: str, syntax: str, types: Sequence[DataType]) -> list[DataT
 
 
 def _values(name: str, syntax: str, types: Sequence[DataType]) -> tuple[DataType, list[DataType]]:
-    """The common type of values, and the type each is cast to."""
+    """The common type of values, and the type to which each is cast."""
     common = leading_type(types) if name in ("CASE", "IF") else common_type(types)
     if common is None:
         raise refusal(name, syntax, "values of one type", types)
@@ -84,7 +84,7 @@ def _bind_nullif(arguments: Arguments) -> Binding:
     compared = compared_type("NULLIF", arguments.types, syntax)
     if isinstance(first, NullType):
         return Binding((compared.nullable(), compared.with_nullability(_nullable(second))), compared.nullable())
-    # The second is cast for the comparison if it fits; the first keeps its type, which is the result type.
+    # The second argument is cast for the comparison if it fits; the first keeps its type, which is the result type.
     fits = common_type([first, second]) == first.with_nullability(compared.is_nullable)
     other = first if fits and uncast_times([first, second], compared) is None else second
     return Binding((first, other.with_nullability(_nullable(second))), first.nullable())

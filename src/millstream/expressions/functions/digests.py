@@ -1,4 +1,4 @@
-"""Digests of text, in hexadecimal digits."""
+"""Digests of strings, in hexadecimal digits."""
 
 from __future__ import annotations
 

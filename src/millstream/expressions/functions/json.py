@@ -1,7 +1,7 @@
-"""JSON in text: predicates, access by path, and constructors.
+"""JSON strings: predicates, access by path, and constructors.
 
-JSON values are text. Text constructed by JSON_OBJECT, JSON_ARRAY or JSON is inserted into other JSON unquoted; all
-other text is quoted.
+JSON values are strings. A string constructed by JSON_OBJECT, JSON_ARRAY or JSON is inserted into other JSON unquoted;
+all other strings are quoted.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _json_text() -> VarCharType:
 
 
 def holds_json(type_: DataType) -> bool:
-    """Whether text of this type was constructed as JSON, to be inserted into other JSON unquoted."""
+    """Whether a string of this type was constructed as JSON, which is inserted into other JSON unquoted."""
     return bool(vars(type_).get("holds_json", False))
 
 

@@ -1,7 +1,7 @@
 """Options of the JSON functions: RETURNING, ON EMPTY, ON ERROR, as the call's `options`.
 
-A type may be a `DataType` or a type name of the SQL syntax; a default may be a constant or a literal of the syntax. The
-planner therefore needs no knowledge of these functions.
+A type may be a `DataType` or a type name of the SQL syntax, and a default a constant or a literal of the syntax, so the
+planner needs no special case for these functions.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def queried_type(options: Mapping[str, Any]) -> DataType:
 
 
 def default_of(options: Mapping[str, Any], name: str, type_: DataType) -> tuple[str, Any]:
-    """The behaviour `on_empty` or `on_error` (NULL, ERROR, DEFAULT), and the default as a value of the type.
+    """The behaviour of `on_empty` or `on_error` (NULL, ERROR, DEFAULT), and the default as a value of the type.
 
     >>> default_of({"on_empty": ("DEFAULT", 7)}, "on_empty", _RETURNED["STRING"])
     ('DEFAULT', '7')

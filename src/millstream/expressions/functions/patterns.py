@@ -1,6 +1,6 @@
 """Patterns: LIKE, SIMILAR TO, and Java's regular expressions.
 
-As in Flink, a pattern that does not compile yields NULL, or FALSE for REGEXP; LIKE and SIMILAR TO reject it.
+As in Flink, the result for a pattern that does not compile is NULL, or FALSE for REGEXP; LIKE and SIMILAR TO reject it.
 """
 
 from __future__ import annotations

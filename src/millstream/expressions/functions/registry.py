@@ -1,8 +1,8 @@
 """The registry of built-in functions: static properties of each function, by name.
 
-A **definition** consists of a name, a type rule and a line of documentation. The rule (`bind`) takes the types of the
-arguments, with the values of constants, and returns the types to cast them to and the result type, or raises a
-`SignatureError` that states the accepted arguments. The modules of families call `define`; kernels of the same name are
+A **definition** consists of a name, a type rule and a line of documentation. The rule (`bind`) takes the argument
+types, with the values of constants, and returns the types to cast them to and the result type, or raises a
+`SignatureError` that states the accepted arguments. Each family's module calls `define`; kernels of the same name are
 in `runtime.expressions.kernels`, aggregates in `aggregation`.
 """
 
@@ -20,13 +20,13 @@ __all__ = ["Arguments", "Binding", "FunctionDefinition", "FunctionKind", "Signat
 
 
 class SignatureError(ProgramError):
-    """A function does not accept these arguments; the message states the accepted ones."""
+    """A function does not accept these arguments; the message states which it accepts."""
 
 
 class FunctionKind(Enum):
     SCALAR = "scalar"
     AGGREGATE = "aggregate"
-    TABLE = "table"  # returns rows: such as UNNEST
+    TABLE = "table"  # returns rows, such as UNNEST
     WINDOW = "window"  # ROW_NUMBER, LAG
 
 
@@ -72,8 +72,8 @@ class FunctionDefinition:
     kind: FunctionKind = FunctionKind.SCALAR
     deterministic: bool = True
     is_lazy: bool = False  # may skip arguments: AND, CASE, COALESCE
-    may_fail: bool = True  # may raise for some values, so it runs only on rows that reach it
-    is_expensive: bool = False  # over 50 ns per value: run by distinct value if that pays off
+    may_fail: bool = True  # may raise for some values, so it is evaluated only for rows that need it
+    is_expensive: bool = False  # over 50 ns per value: evaluated once per distinct value if that is cheaper
     method: str | None = None
 
 
@@ -89,7 +89,7 @@ def define(definition: FunctionDefinition) -> FunctionDefinition:
 
 
 def definition_of(name: str) -> FunctionDefinition | None:
-    """The built-in function of a name, case-insensitive."""
+    """The built-in function with a name, case-insensitive."""
     _load()
     return _DEFINITIONS.get(name) or _DEFINITIONS.get(name.upper())
 

@@ -1,8 +1,8 @@
-"""Building blocks of signatures, so that a family of functions reads like a table.
+"""Building blocks of signatures, so that a family of functions can be declared as a table.
 
 A **parameter** has a noun ("a number") and a rule that returns the type to cast an argument to, or None to reject it.
-`scalar` registers a function under the first word of its syntax. The result is nullable if an argument is, unless
-`nulls` specifies otherwise. All errors have one form:
+`scalar` registers a function under the first word of its syntax. The result is nullable if any argument is, unless
+`nulls` specifies otherwise. All errors have the same form:
 
     ABS takes a number, got STRING. Call it as ABS(number).
 """
@@ -127,12 +127,12 @@ def either(noun: str, *parameters: Parameter) -> Parameter:
 
 
 def optional(parameter: Parameter) -> Parameter:
-    """An argument that may be omitted; only optional ones may follow it."""
+    """An argument that may be omitted; only optional arguments may follow it."""
     return replace(parameter, is_optional=True)
 
 
 def repeated(parameter: Parameter) -> Parameter:
-    """One or more arguments; the last parameter of a signature."""
+    """One or more arguments; must be the last parameter of a signature."""
     return replace(parameter, is_repeated=True)
 
 

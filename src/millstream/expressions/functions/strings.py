@@ -1,6 +1,7 @@
-"""Text: lengths, cases, substrings, padding, searching, encoding.
+"""Strings: lengths, cases, substrings, padding, searching, encoding.
 
-Positions count characters from 1. A result's maximum length follows from its arguments, or is STRING if unknown.
+Positions count characters from 1. A result's maximum length is derived from the arguments; if unknown, the type is
+STRING.
 """
 
 from __future__ import annotations
@@ -53,12 +54,12 @@ def _length(type_: DataType) -> int:
 
 
 def _varchar_type(arguments: Arguments) -> DataType:
-    """Text of at most the length of the first argument."""
+    """A string type with the maximum length of the first argument."""
     return VarCharType(_length(arguments.types[0]))
 
 
 def _concat_type(arguments: Arguments) -> DataType:
-    """The sum of the lengths; CHAR only if all are CHAR."""
+    """The string type with the sum of the lengths; CHAR only if all arguments are CHAR."""
     length = min(sum(map(_length, arguments.types)), LENGTH_MAX)
     fixed = all(isinstance(type_, CharType) for type_ in arguments.types)
     return CharType(length) if fixed else VarCharType(length)

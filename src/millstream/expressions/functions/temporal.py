@@ -1,7 +1,7 @@
 """Dates, times, intervals, zones, and Java's date patterns.
 
-The operators + - * of times and intervals are defined with the numeric ones in `arithmetic`; so are FLOOR and CEIL,
-which round times to a unit (FLOOR(t TO HOUR)). All others are here. The unit is the option `unit` of a call.
+`arithmetic` defines the operators + - * of times and intervals with the numeric ones, and FLOOR and CEIL, which round
+times to a unit (FLOOR(t TO HOUR)). The unit is the option `unit` of a call.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _define_parts() -> None:
 
 
 def _moved_type(arguments: Arguments) -> DataType:
-    """The argument's type with at least the digits of the unit; a date moved by hours becomes a timestamp."""
+    """The argument's type with at least the fractional digits of the unit; a date plus hours is a timestamp."""
     type_ = arguments.types[1]
     unit = dict(arguments.options).get("unit")
     fewest = {"MILLISECOND": 3, "MICROSECOND": 6}.get(str(unit), 0)
@@ -118,7 +118,8 @@ def _moved_type(arguments: Arguments) -> DataType:
 
 
 def _bind_overlaps(arguments: Arguments) -> Binding:
-    """The rule for two rows of two, or four values: a time, and a time of the same type or an interval."""
+    """The rule for two rows of two values, or four values: each pair is a time, and a time of the same type or an
+    interval."""
     types = arguments.types
     if len(types) == 2 and all(isinstance(type_, RowType) for type_ in types):
         types = tuple(field.data_type for type_ in types for field in type_.fields)  # type: ignore[attr-defined]
@@ -191,7 +192,7 @@ def _define_arithmetic() -> None:
 
 
 def _moment_type(arguments: Arguments) -> DataType:
-    """TIMESTAMP_LTZ of 3 digits, or of more if the constant precision or pattern has more."""
+    """TIMESTAMP_LTZ with 3 fractional digits, or more if the constant precision or pattern has more."""
     second = arguments.constant(1) if len(arguments) > 1 else NOT_CONSTANT
     if second is NOT_CONSTANT or second is None:
         return LocalZonedTimestampType(3)
@@ -207,7 +208,7 @@ _TO_LTZ = "TO_TIMESTAMP_LTZ(number[, precision]) or TO_TIMESTAMP_LTZ(text[, patt
 
 def _bind_moment(arguments: Arguments) -> Binding:
     types = arguments.types
-    # NULL counts as text if the arguments after it imply text.
+    # NULL counts as a string if the arguments after it require one.
     is_null_text = len(types) > 1 and isinstance(types[0], NullType) and (is_text(types[1]) or len(types) > 2)
     if types and (is_text(types[0]) or is_null_text):
         parameters: tuple[Parameter, ...] = (TEXT, optional(TEXT), optional(TEXT))

@@ -1,5 +1,5 @@
-"""VARIANT: a semi-structured value, represented as JSON. PARSE_JSON constructs it, `v['a'][1]` accesses it, JSON_STRING
-writes it."""
+"""VARIANT: a semi-structured value, represented as JSON. PARSE_JSON constructs it, `v['a'][1]` accesses its elements,
+JSON_STRING writes it."""
 
 from __future__ import annotations
 

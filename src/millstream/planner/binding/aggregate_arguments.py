@@ -1,7 +1,7 @@
 """Rewrites the arguments of aggregates that are computed from something other than their operands.
 
-Covers JSON strings, rows without NULLs, and aggregates composed of another one: SINGLE_VALUE and PERCENTILE are
-functions of all values of a group, which ARRAY_AGG collects, also under retraction.
+Covers JSON strings, rows without NULLs, and composed aggregates: SINGLE_VALUE and PERCENTILE are functions of the array
+that ARRAY_AGG collects from a group, and support retraction as it does.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ COMPOSED = ("PERCENTILE", "SINGLE_VALUE")
 def composed(
     function: FunctionDefinition, operands: list[RowExpression], node: syntax.Call, listed: Listed
 ) -> RowExpression:
-    """An aggregate of `COMPOSED`: a function of the array of a group's values."""
+    """An aggregate of `COMPOSED`, as a function of the array of the group's values."""
     arguments, result = bound_arguments(function, operands, node, node.options)
     if function.name == "SINGLE_VALUE":
         return Call(result.nullable(), "ELEMENT", (listed(arguments[0]),), (("of", "group"),), written_text(node))
@@ -45,7 +45,7 @@ def composed(
 
 
 def as_json(name: str, arguments: tuple[RowExpression, ...], node: syntax.Call) -> RowExpression:
-    """The arguments as a JSON array, whose elements the aggregate collects."""
+    """The arguments as a JSON array, which the aggregate collects as one value."""
     default = "NULL" if name == "JSON_OBJECTAGG" else "ABSENT"
     options = (("on_null", dict(node.options).get("on_null", default)),)
     return system_call("JSON_ARRAY", arguments, node, options)
@@ -54,7 +54,7 @@ def as_json(name: str, arguments: tuple[RowExpression, ...], node: syntax.Call) 
 def counted_arguments(
     arguments: tuple[RowExpression, ...], condition: RowExpression | None
 ) -> tuple[tuple[RowExpression, ...], RowExpression | None]:
-    """COUNT of a NOT NULL argument is COUNT(*); COUNT of several counts the rows in which none is NULL."""
+    """COUNT of a NOT NULL argument is COUNT(*); COUNT of several arguments counts the rows in which none is NULL."""
     nullable = tuple(each for each in arguments if each.type.is_nullable)
     if len(nullable) < 2:
         return nullable, condition

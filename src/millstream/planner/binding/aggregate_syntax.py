@@ -1,4 +1,4 @@
-"""Syntactic properties of an aggregation: which calls are aggregates, and which sets GROUP BY names."""
+"""Syntactic properties of an aggregation: which calls are aggregates, and the grouping sets of GROUP BY."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def is_aggregate(node: syntax.Node, session: PlannerSession) -> bool:
 
 
 def has_aggregates(nodes: Sequence[Any], session: PlannerSession) -> bool:
-    """Whether any of these nodes contains an aggregate call. A call with OVER is not one."""
+    """Whether any of these nodes contains an aggregate call. Calls with OVER do not count."""
     over: set[int] = set()
     for node in nodes:
         for part in parts_of(node):

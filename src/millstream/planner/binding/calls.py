@@ -47,7 +47,7 @@ _TEXT_CHARS_MAX = 200
 
 
 def find_function(call: syntax.Call, session: PlannerSession) -> Function:
-    """The function that a call refers to; raises at the call if there is none."""
+    """The function that a call refers to; raises at the call if it does not exist."""
     name = ".".join((*call.path, call.name))
     function = function_of(call, session)
     if function is None and call.path:
@@ -65,7 +65,7 @@ def find_function(call: syntax.Call, session: PlannerSession) -> Function:
 
 
 def function_of(call: syntax.Call, session: PlannerSession) -> Function | None:
-    """The function that a call refers to, or None. A call of the Table API may carry the function itself."""
+    """The function that a call refers to, or None. A Table API call may carry the function itself."""
     attached = dict(call.options).get("function")
     if isinstance(attached, UserFunction):
         return attached
@@ -146,7 +146,7 @@ def user_call(function: UserFunction, arguments: Sequence[RowExpression], node: 
 
 
 def placed_arguments(function: UserFunction, call: syntax.Call) -> list[syntax.Expression]:
-    """The arguments of a call in the function's order; named arguments go to the position of their name."""
+    """The arguments of a call in the function's order; named arguments are moved to their parameter's position."""
     if not any(isinstance(each, syntax.Argument) for each in call.arguments):
         return list(call.arguments)
     names = [name for name in inspect.signature(function.call).parameters if name != "self"]
@@ -186,7 +186,7 @@ def cast_for_user(
 
 
 class WrittenText(str):
-    """An expression's text, for errors at run time; while planning it also carries its span."""
+    """An expression's text, for run-time errors; during planning it also carries its span."""
 
     span: syntax.Span | None = None
 
@@ -195,13 +195,13 @@ class WrittenText(str):
 
 
 def written_text(node: syntax.Node | None) -> WrittenText | None:
-    """The text of a node on one line: as written, or the SQL of a Table API call."""
+    """The text of a node on one line: as written in the query, or the SQL of a Table API call."""
     if node is None:
         return None
     if node.span is None:
         try:
             return WrittenText(written(node)[:_TEXT_CHARS_MAX])
-        except TypeError:  # a Python value, which has no SQL text
+        except TypeError:  # Python values have no SQL text
             return None
     text = WrittenText(" ".join(node.span.text.split())[:_TEXT_CHARS_MAX])
     text.span = node.span

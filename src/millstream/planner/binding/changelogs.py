@@ -4,9 +4,9 @@
     FROM_CHANGELOG(input => TABLE t [PARTITION BY k], op => DESCRIPTOR(op), op_mapping => MAP['c, r', 'INSERT', …],
         invalid_op_handling => 'FAIL' or 'SKIP')
 
-The result has the PARTITION BY columns first; in TO_CHANGELOG the code column follows, then all others. A mapping may
+The result starts with the PARTITION BY columns; TO_CHANGELOG adds the code column, then all others. A mapping may
 list several kinds with one code, or several codes for one kind: 'INSERT, UPDATE_AFTER'. TO_CHANGELOG drops kinds
-without a code. In both, a mapping with UPDATE_AFTER but not UPDATE_BEFORE denotes upserts: PARTITION BY is their key.
+without a code. In both, a mapping with UPDATE_AFTER but not UPDATE_BEFORE denotes upserts keyed by PARTITION BY.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _arguments(call: syntax.Call, function: str) -> dict[str, syntax.Expression]
 
 
 def _to_changelog(request: _Request) -> Relation:
-    """A relation's changes as rows."""
+    """Converts a relation's changes to rows."""
     relation, arguments = request.relation, request.arguments
     codes: dict[RowKind, str] = {kind: kind.name for kind in RowKind}
     if "OP_MAPPING" in arguments:
@@ -112,7 +112,7 @@ def _to_changelog(request: _Request) -> Relation:
 
 
 def _from_changelog(request: _Request) -> Relation:
-    """The changes that a relation's rows encode."""
+    """Converts a relation's rows to the changes that they encode."""
     relation, arguments, partition, where = request.relation, request.arguments, request.partition, request.call
     name, written = _name(arguments.get("OP"), _FROM), arguments.get("OP") or where
     if name not in relation.schema.names:
@@ -182,7 +182,7 @@ def _name(descriptor: syntax.Expression | None, function: str) -> str:
 
 
 def _pairs(mapping: syntax.Expression, function: str) -> list[tuple[str, str]]:
-    """The constants of MAP['a', 'b', …], in pairs."""
+    """The key-value pairs of the constant MAP['a', 'b', …]."""
     cells = mapping.arguments if isinstance(mapping, syntax.Call) and mapping.name.upper() == "MAP" else ()
     texts = [each.value for each in cells if isinstance(each, syntax.Literal) and isinstance(each.value, str)]
     if not texts or len(texts) != len(cells):

@@ -1,11 +1,11 @@
 """ON CONFLICT of INSERT INTO a table with a primary key: reduces the query's rows to one per key.
 
-    DO DEDUPLICATE   retains the last row, or the previous one when it is deleted: sinks by key do this themselves
+    DO DEDUPLICATE   retains the last row, or the previous one when it is deleted: sinks by key already do this
     DO NOTHING       retains the first row, or the next one when it is deleted
     DO ERROR         two rows with one key at the end of an epoch are an error
 
-The rows of a key are aggregated by it: FIRST_VALUE of the row, or its single value. Conflicts are checked per epoch, so
-an updated row does not conflict with its previous value.
+The rows are grouped by key and aggregated: FIRST_VALUE of the row, or its single value. Conflicts are checked per
+epoch, so an updated row does not conflict with its previous value.
 """
 
 from __future__ import annotations

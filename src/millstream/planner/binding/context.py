@@ -30,5 +30,5 @@ class QueryContext:
         return replace(self, ctes={**self.ctes, name: relation})
 
     def inside_view(self, path: ObjectPath, home: tuple[str, str]) -> QueryContext:
-        """The context of a view's own query, which sees no WITH tables of its reader."""
+        """The context of a view's own query, in which WITH tables of the referring query are not visible."""
         return QueryContext(self.session.at(*home), {}, (*self.views, path))

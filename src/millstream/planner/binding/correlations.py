@@ -69,8 +69,9 @@ def bind_correlated(
 
 
 def meeting(made: Correlate | Unnest, condition: RowExpression) -> Relation:
-    """Restricts the derived rows to those that meet a condition. For an INNER join a filter above does so, which passes
-    may move; for a LEFT join the condition belongs to the join, because a row without a match stays, with NULLs."""
+    """Restricts the derived rows to those that meet a condition. For an INNER join this is a filter above the join,
+    which passes may move; for a LEFT join it is part of the join, because rows without a match are emitted with
+    NULLs."""
     if made.kind is JoinKind.INNER:
         return Filter(made.schema, made, condition)
     return replace(made, condition=condition)

@@ -1,11 +1,11 @@
 """Decorrelates subqueries: pulls up the conditions that refer to columns of the enclosing query.
 
-Outer columns are numbered from `FIRST_OUTER` on. A condition with one is pulled up through projections, aggregations
-and LIMIT until it can become a join condition. A correlated aggregation is grouped by the columns equated to outer
-values, and a correlated LIMIT takes the first rows of each such group. Other references to outer columns cannot be
-pulled up: `dependent_queries` handles the general case.
+Outer columns are numbered from `FIRST_OUTER` on. A condition on an outer column is pulled up through projections,
+aggregations and LIMIT until it can become a join condition. A correlated aggregation is grouped by the columns equated
+to outer values, and a correlated LIMIT takes the first rows of each such group. Other references to outer columns
+cannot be pulled up: `dependent_queries` handles the general case.
 
-An aggregation without GROUP BY also has a row for empty input, which no group has: see `row_of_nothing`.
+An aggregation without GROUP BY also emits a row for empty input, unlike one with groups: see `row_of_nothing`.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _OF_NO_ROWS: dict[str, Any] = {
 
 
 def joining(condition: RowExpression, width: int) -> RowExpression:
-    """Converts a condition over the inner query's columns and outer ones to one over both sides of a join."""
+    """Converts a condition over inner and outer columns to a join condition over both sides."""
     columns = columns_of(condition)
     places = {at: at - FIRST_OUTER if at >= FIRST_OUTER else at + width for at in columns}
     return moved(condition, places)
@@ -76,12 +76,12 @@ def is_correlated(expression: RowExpression) -> bool:
 
 
 class _NotPulledError(Exception):
-    """An outer column occurs where no condition can be pulled up from."""
+    """An outer column occurs in a position from which conditions cannot be pulled up."""
 
 
 def pulled(relation: Relation, node: syntax.Node) -> tuple[Relation, list[RowExpression]] | None:
-    """The relation without its conditions on outer columns, and those conditions, over its columns; columns may have
-    been appended. None if outer columns occur elsewhere."""
+    """The relation without its conditions on outer columns, and those conditions over its columns, to which some may
+    have been appended. None if outer columns occur elsewhere."""
     try:
         made, conditions = _pull(relation, node)
     except _NotPulledError:
@@ -116,7 +116,8 @@ def outer_columns(relations: Sequence[Relation]) -> set[int]:
 
 
 def relocated(relation: Relation, place: Callable[[int], int]) -> Relation:
-    """Renumbers the outer columns of a relation. `place` maps a column of the enclosing query to its new position."""
+    """Renumbers the outer columns of a relation. `place` maps each column of the enclosing query to its new
+    position."""
     if not outer_columns([relation]):
         return relation
 
@@ -181,7 +182,7 @@ def _with_keys(below: Relation, conditions: Sequence[RowExpression]) -> tuple[Re
     keys: list[int] = []
     made: list[RowExpression] = []
     for each in conditions:
-        if not _inner_columns([each]):  # it does not refer to inner rows
+        if not _inner_columns([each]):  # no reference to inner rows
             made.append(each)
             continue
         equality = each if isinstance(each, Call) and each.function in ("=", "IS NOT DISTINCT FROM") else None
@@ -278,7 +279,7 @@ def row_of_nothing(relation: Relation, session: PlannerSession) -> RowOfNothing 
 
 
 def values_of_nothing(relation: Aggregate) -> tuple[RowExpression, ...]:
-    """The aggregates' results over no rows."""
+    """The aggregates' results for empty input."""
     return tuple(_of_no_rows(call) for call in relation.calls)
 
 

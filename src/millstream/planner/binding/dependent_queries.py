@@ -2,8 +2,8 @@
 
 Handles what `decorrelation` cannot pull up: an inequality below an aggregation, an outer column in SELECT, nested
 correlation, an aggregate without GROUP BY whose row for empty input matters. The distinct outer values, **D**, are
-joined to the query at the references to them, and every relation above appends them to its own columns: groups and
-partitions include D, both sides of a join are equal in it. The result is joined to the outer rows by D.
+joined to the query where it refers to them, and every relation above appends D to its own columns: groups and
+partitions include D, joins equate D on both sides. The result is joined to the outer rows by D.
 
 An aggregate without GROUP BY emits a row for each row of D, even for empty input.
 """
@@ -45,8 +45,8 @@ __all__ = ["dependent_rows", "distinct_columns", "same"]
 
 
 def dependent_rows(inner: Relation, outer: Relation, node: syntax.Node) -> tuple[Relation, list[RowExpression]]:
-    """The rows of a query for each value of its outer columns, which are appended to its own; and the conditions
-    that join them to `outer`, whose columns are numbered from `FIRST_OUTER` on."""
+    """The rows of a query for each value of its outer columns (appended to its own columns), and the conditions that
+    join them to `outer`. Columns of `outer` are numbered from `FIRST_OUTER` on."""
     used = sorted({at - FIRST_OUTER for at in outer_columns([inner]) if at < 2 * FIRST_OUTER})
     rows = _Dependent(distinct_columns(outer, used) if used else None, used, node).over(inner)
     width = len(inner.schema)
@@ -58,7 +58,7 @@ def dependent_rows(inner: Relation, outer: Relation, node: syntax.Node) -> tuple
 
 
 def distinct_columns(relation: Relation, columns: list[int]) -> Aggregate:
-    """The distinct values of some columns."""
+    """The distinct values of these columns."""
     fields = tuple(Field(f"$d{at}", relation.schema.types[at]) for at in columns)
     narrow = Project(Schema(fields), relation, tuple(Column(relation.schema.types[at], at) for at in columns))
     return Aggregate(Schema(fields), narrow, tuple(range(len(fields))), ())
@@ -71,7 +71,7 @@ def same(left: RowExpression, right: RowExpression) -> RowExpression:
 
 
 class _Dependent:
-    """Appends D to the columns of relations. Without outer columns there is no D, and nothing is appended."""
+    """Appends D to the columns of relations. Without outer columns D is empty, and nothing is appended."""
 
     def __init__(self, values: Relation | None, used: list[int], node: syntax.Node) -> None:
         self._values, self._used, self._node = values, used, node
@@ -105,7 +105,7 @@ class _Dependent:
         def place(part: RowExpression) -> RowExpression:
             if not isinstance(part, Column):
                 return part
-            if part.index >= 2 * FIRST_OUTER:  # of the next enclosing query, now one level nearer
+            if part.index >= 2 * FIRST_OUTER:  # from the next enclosing query, now one level nearer
                 return replace(part, index=part.index - FIRST_OUTER)
             if part.index >= FIRST_OUTER:
                 return replace(part, index=first + self._used.index(part.index - FIRST_OUTER))
@@ -120,7 +120,7 @@ class _Dependent:
         return Schema((*relation.schema.fields, *self._fields))
 
     def _reordered(self, made: Relation, wanted: Relation, places: list[int], first: int) -> Project:
-        """The columns of `wanted`, found at `places` of `made`, then D, which starts at `first`."""
+        """The columns of `wanted`, which are at `places` in `made`, then D, which starts at `first`."""
         own = tuple(Column(made.schema.types[at], at) for at in places)
         return Project(self._with_fields(wanted), made, (*own, *self._columns(first)))
 
@@ -208,7 +208,7 @@ class _Dependent:
             made = replace(made, collection=self._placed(relation.collection, width))
         else:
             made = replace(made, arguments=tuple(self._placed(each, width) for each in relation.arguments))
-        if relation.condition is not None:  # it also refers to the derived columns, now placed after D
+        if relation.condition is not None:  # it also refers to the derived columns, which now follow D
             condition = self._placed(relation.condition, width, lambda at: at if at < width else at + added)
             made = replace(made, condition=condition)
         return self._reordered(made, relation, [*range(width), *range(width + added, len(made.schema))], width)
@@ -271,7 +271,7 @@ def _nullable_as(field: Field, value: RowExpression) -> Field:
 
 
 def _has_row_of_nothing(relation: Relation) -> bool:
-    """Whether rows are those of an aggregate without GROUP BY, which emits no row for empty input in a stream."""
+    """Whether rows come from an aggregate without GROUP BY, which in a stream emits no row for empty input."""
     while isinstance(relation, Project | Filter | Sort):
         relation = relation.input
     return isinstance(relation, Aggregate) and not relation.groups and relation.sets is None

@@ -1,7 +1,7 @@
 """Binds expressions: syntax becomes typed calls over the columns of a scope, with casts where types differ.
 
-`ExpressionBinder.bind` visits a node top down. It first calls `replaced`, by which aggregations and windows substitute
-their own columns for parts of the expression (`binding.grouping`).
+`ExpressionBinder.bind` visits a node top down. It first calls `replaced`, with which aggregations and windows
+substitute their own columns for subexpressions (`binding.grouping`).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class ExpressionBinder:
         self.values: QueryValues | None = None  # set where subqueries are allowed as values
 
     def replaced(self, node: syntax.Expression) -> RowExpression | None:
-        """The expression that replaces a node; None to bind the node by its parts."""
+        """The expression that replaces a node; None to bind the node's operands."""
         return None
 
     def bind(self, node: syntax.Expression) -> RowExpression:
@@ -226,7 +226,7 @@ def _listed(query: query_syntax.Query) -> list[syntax.Expression] | None:
 
 
 def cast_to(operand: RowExpression, target: DataType, node: syntax.Node | None, is_try: bool = False) -> RowExpression:
-    """CAST or TRY_CAST of an expression; rejected for types between which no value can be cast."""
+    """CAST or TRY_CAST of an expression; rejected for types without a cast between them."""
     if not can_cast(operand.type, target, explicit=True):
         hint = f" {operand.type.nullable()} cannot become {target.nullable()}"
         raise problem(f"Cast function cannot convert value of type {operand.type} to type {target}:{hint}", node)

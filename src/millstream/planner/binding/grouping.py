@@ -1,8 +1,8 @@
 """Aggregations: binds GROUP BY, the aggregates, and the expressions over both.
 
-The input is projected to the groups and the aggregates' arguments, each once; an Aggregate, or a WindowAggregate for
-legacy windows in GROUP BY, reads the projection. SELECT and HAVING are bound by their largest parts that are groups or
-aggregates; a column that is neither is rejected.
+The input is projected to the groups and the aggregates' arguments, without duplicates; an Aggregate, or a
+WindowAggregate for legacy windows in GROUP BY, reads the projection. In SELECT and HAVING the largest subexpressions
+that are groups or aggregates are replaced by their columns; any other column is rejected.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _PROPERTIES = 2_000_000
 class Grouping(ExpressionBinder):
     """One aggregation during binding. Binds expressions above it, which `finished` places over the groups.
 
-    Each of its many attributes collects one kind of parts: groups, calls, subqueries, …"""
+    Many attributes: each collects one kind of part, such as groups, calls or subqueries."""
 
     def __init__(
         self, relation: Relation, scope: Scope, context: QueryContext, groups: Sequence[syntax.Expression]
@@ -146,7 +146,7 @@ class Grouping(ExpressionBinder):
         bound = self.plain.bind(node)
         if bound in self.groups:
             return Column(self._group_type(self.groups.index(bound)), self.groups.index(bound))
-        if all(at >= FIRST_OUTER for at in columns_of(bound)):  # refers to no grouped row
+        if all(at >= FIRST_OUTER for at in columns_of(bound)):  # only outer columns
             return bound
         if isinstance(node, syntax.Name):
             raise problem(f"Expression '{'.'.join(node.parts)}' is not being grouped. Group or aggregate it", node)
@@ -324,7 +324,7 @@ class Grouping(ExpressionBinder):
         raise problem(f"Expression '{name}' is not being grouped, but a subquery refers to it", self.node)
 
     def _group_type(self, group: int) -> DataType:
-        """The type of a group, nullable unless it is in every set."""
+        """The type of a group, nullable unless the group is in every set."""
         return self.groups[group].type if self._is_whole(group) else self.groups[group].type.nullable()
 
     def _is_whole(self, group: int) -> bool:
@@ -332,7 +332,7 @@ class Grouping(ExpressionBinder):
         return self.sets is None or group in self.plain_groups or all(group in each for each in self.sets)
 
     def _slot_names(self) -> list[str]:
-        """Pass-through columns retain their names; others are numbered."""
+        """Pass-through columns keep their names; others are numbered."""
         own = [*self.group_names, *([None] * (len(self.slots) - len(self.group_names)))]
         names: list[str] = []
         for index, slot in enumerate(self.slots):

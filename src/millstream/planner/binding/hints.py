@@ -1,8 +1,8 @@
 """Hints, `/*+ NAME(…) */`: their names, where each is allowed, and which tables they may name.
 
-A hint without effect is rejected. If ignored, a misspelt OPTIONS would read another topic, and a misspelt STATE_TTL
-would retain state without limit. Join hints (BROADCAST and similar) address Flink's batch planner; here they are
-checked, and change nothing.
+Unknown hints are rejected: if ignored, a misspelt OPTIONS would read another topic, and a misspelt STATE_TTL would
+retain state without limit. Join hints (BROADCAST and similar) address Flink's batch planner; they are checked here but
+have no effect.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def hinted_options(hints: Sequence[Hint]) -> Options:
 
 
 def check_select_hints(hints: Sequence[Hint], scope: Scope) -> None:
-    """Rejects unknown hints after SELECT, and hints that name no table of FROM."""
+    """Rejects unknown hints after SELECT, and hints that do not name a table of FROM."""
     names = [source.path[-1] for source in scope.sources if source.path]
     for hint in hints:
         if hint.name.upper() == _OPTIONS:

@@ -1,9 +1,9 @@
 """Tables of jobs in FROM: `job.table`, or a table that this session stores in a job, now or as of an epoch or a time.
 
 A scan represents the table until the query runs. The argument of `FOR SYSTEM_TIME AS OF` is constant: an integer is an
-epoch, a timestamp the newest epoch committed by then. The scan's options hold its text, which is evaluated when the
-query runs, once per query: `CURRENT_TIMESTAMP` for two tables of a job is one epoch, and a Table or view queried later
-uses the later time.
+epoch, a timestamp the newest epoch committed by then. The scan's options hold the argument as text, which is evaluated
+once per query, when it runs: two tables of a job read at `CURRENT_TIMESTAMP` have the same epoch, and a Table or view
+queried later uses the later time.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _entry(source: queries.NamedRelation, context: QueryContext) -> TableEntry |
 
 
 def _checked(system_time: queries.SystemTime, session: PlannerSession) -> str:
-    """The text of a valid moment."""
+    """The text of the argument, after validation."""
     if _moment(system_time.moment, session, time.time_ns() // 1000) is None:
         raise problem(
             "FOR SYSTEM_TIME AS OF a table of a job takes the number of an epoch, or a timestamp: AS OF 42, "

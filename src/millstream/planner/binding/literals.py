@@ -40,8 +40,8 @@ _UNIT_MONTHS = {"YEAR": 12, "QUARTER": 3, "MONTH": 1}
 
 
 def bind_literal(written: syntax.Literal, zone: str = "UTC") -> RowExpression:
-    """The typed constant. Timestamps with a zone are read as local times of `zone`. One with nanoseconds becomes a cast
-    of its text, because Python values lack them."""
+    """The typed constant. Timestamps with a zone are read as local times of `zone`. A timestamp with nanoseconds
+    becomes a cast of its text, because Python values lack nanoseconds."""
     kind, value = written.kind, written.value
     if kind == "NULL":
         return Literal(NullType(), None)
@@ -69,7 +69,7 @@ def bind_literal(written: syntax.Literal, zone: str = "UTC") -> RowExpression:
         bound = Literal(LocalZonedTimestampType(precision, False), _moment(stamp, zone, written))
     else:
         bound = Literal(TimestampType(precision, False), stamp)
-    # Python's datetime lacks up to 999 nanoseconds: they matter in the last microsecond of the range.
+    # Python's datetime drops up to 999 nanoseconds, which matter in the last microsecond of the range.
     check_range(bound, f"the constant '{value}'", written, int(fraction.ljust(9, "0")[6:9]))
     if fraction[6:].strip("0"):
         text = f"{stamp.replace(microsecond=0)}.{fraction}"
@@ -79,7 +79,7 @@ def bind_literal(written: syntax.Literal, zone: str = "UTC") -> RowExpression:
 
 
 def _moment(stamp: datetime.datetime, zone: str, written: syntax.Literal) -> datetime.datetime:
-    """A zone's local time, in UTC."""
+    """Converts a zone's local time to UTC."""
     rules = zone_of(zone)
     if rules is None:
         words = f"there is no time zone '{zone}' ('table.local-time-zone')"

@@ -153,8 +153,8 @@ class OverCalls:
     def over(
         self, relation: Relation, slots: Sequence[RowExpression], above: Sequence[RowExpression]
     ) -> tuple[Relation, list[RowExpression]]:
-        """The relation with the calls' columns, and the expressions above it. `slots` and `above` are over the
-        relation, except for the columns of calls in `above`."""
+        """The relation with the calls' columns appended, and the expressions above it. `slots` and `above` refer to the
+        relation's columns; `above` also to the columns of calls."""
         width = len(relation.schema)
         columns = list(relation.schema.columns)
         names = list(relation.schema.names)
@@ -207,8 +207,8 @@ def _frame_of(call: OverCall) -> tuple[str, float | None, float | None]:
 
 
 def _framed(call: OverCall, window: syntax.WindowSpec, binder: ExpressionBinder) -> OverCall:
-    """The call with its frame. The default frame ends at the row and its peers, or spans the partition if there is no
-    ORDER BY. Ranking functions have none."""
+    """The call with its frame. The default frame ends at the row and its peers, or spans the partition without ORDER
+    BY. Ranking functions have no frame."""
     frame = window.frame
     if call.call.function in _NEED_ORDER:
         if frame is not None:
@@ -230,7 +230,7 @@ def _framed(call: OverCall, window: syntax.WindowSpec, binder: ExpressionBinder)
 
 
 def _distance(frame: syntax.Frame, bound: syntax.FrameBound, binder: ExpressionBinder, side: str) -> float | None:
-    """The distance of a bound from the row on this side, negative for the other side; None if unbounded."""
+    """The distance of a bound from the current row on this side, negative on the other side; None if unbounded."""
     if bound.kind == "CURRENT":
         return 0
     if bound.amount is None:

@@ -1,4 +1,4 @@
-"""Projections with Flink's column names, which preserve the time attributes of passed-on columns."""
+"""Projections with Flink's column names. Columns passed on unchanged remain time attributes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def project_items(
 
 
 def projected_field(schema: Schema, expression: RowExpression, name: str) -> Field:
-    """The field of an expression: a passed-on column remains a time attribute, PROCTIME() becomes one."""
+    """The field of an expression: a column passed on unchanged remains a time attribute, PROCTIME() becomes one."""
     passed = passed_field(schema, expression)
     time = None if passed is None else passed.time
     if isinstance(expression, Call) and expression.function == "PROCTIME":
@@ -42,7 +42,7 @@ def projected_field(schema: Schema, expression: RowExpression, name: str) -> Fie
 
 
 def passed_field(schema: Schema, expression: RowExpression) -> Field | None:
-    """The field that an expression passes on unchanged; None for other expressions and outer columns."""
+    """The input field that an expression passes on unchanged; None for other expressions and outer columns."""
     is_own = isinstance(expression, Column) and expression.index < len(schema)
     return schema.fields[expression.index] if is_own and isinstance(expression, Column) else None
 

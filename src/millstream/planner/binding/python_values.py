@@ -55,7 +55,7 @@ def check_range(literal: Literal, subject: str, node: Node, nanoseconds: int = 0
 
 
 def type_of_value(value: Any) -> DataType | None:
-    """Flink's type for a Python value; None if there is none.
+    """Flink's type for a Python value; None if Flink lacks one.
 
     >>> str(type_of_value(3)), str(type_of_value(2**40)), str(type_of_value("abc"))
     ('INT', 'BIGINT', 'CHAR(3)')

@@ -75,7 +75,7 @@ def _body(body: queries.QueryBody, context: QueryContext) -> Relation:
 def bind_values(
     rows: Sequence[Sequence[syntax.Expression]], binder: ExpressionBinder, node: syntax.Node | None
 ) -> Values:
-    """Rows of constants, with each column cast to a common type."""
+    """Rows of constants, with the values of each column cast to a common type."""
     widths = {len(row) for row in rows}
     if len(widths) != 1:
         raise problem(
@@ -105,7 +105,7 @@ def _cast_cell(cell: RowExpression, type_: DataType, node: syntax.Expression) ->
 
 
 def united(left: Relation, right: Relation, kind: str, all_: bool, node: syntax.Node | None = None) -> SetOperation:
-    """UNION, INTERSECT or EXCEPT with columns cast to common types; the left side names them."""
+    """UNION, INTERSECT or EXCEPT with columns cast to common types and named as on the left side."""
     if len(left.schema) != len(right.schema):
         counts = f"{len(left.schema)} and {len(right.schema)}"
         raise problem(f"Column count mismatch in {kind}: the queries have {counts} columns", node)
@@ -142,9 +142,9 @@ def cast_columns(relation: Relation, types: Sequence[DataType]) -> Relation:
 
 
 def _ordered(relation: Relation, query: queries.Query, context: QueryContext) -> Sort:
-    """Sorts a query's rows. Sort expressions that are not selected are appended as columns, for now.
+    """Sorts a query's rows. Sort expressions that are not selected are appended as temporary columns.
 
-    A name refers first to an alias of SELECT, inside an expression too; then to a column of FROM."""
+    A name, also inside an expression, refers to an alias of SELECT first, then to a column of FROM."""
     body, items = query.body, list(query.order_by)
     if not isinstance(body, queries.Select) or body.distinct:
         return sorted_by(relation, items, context.session)

@@ -1,8 +1,8 @@
-"""The joined side of a subquery inside an expression: at most one row, with its value, per enclosing row.
+"""The joined side of a subquery in an expression: at most one row per enclosing row, with the subquery's value.
 
 The subquery's rows are grouped by their correlation with the enclosing rows: a **mark** is a key with at least one row;
-a value is that of the key's only row, and more rows are an error in their epoch. A subquery with other conditions than
-equalities is computed for each distinct outer value (`dependent_queries`).
+a value is taken from the key's only row, and several rows are an error in their epoch. A subquery with conditions other
+than equalities is computed for each distinct outer value (`dependent_queries`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ TRUTH = BooleanType(False)
 @dataclass(frozen=True)
 class InsideQuery:
     """A subquery that becomes a column. `rows` refers to columns of its scope, `conditions` to its own columns and
-    those of the enclosing expression, both from `FIRST_OUTER` on. `is_mark`: tests for existence of a row."""
+    those of the enclosing expression; both number outer columns from `FIRST_OUTER` on. `is_mark`: tests whether a row
+    exists."""
 
     node: syntax.Expression
     rows: Relation
@@ -50,8 +51,8 @@ class InsideQuery:
 
 
 def joined_rows(query: InsideQuery, outer: Relation, context: QueryContext) -> tuple[Relation, list[RowExpression]]:
-    """The relation to join to the rows of `outer`, with the subquery's value first and its marker last; and the
-    conditions, over its columns and those of `outer`."""
+    """The relation to join to the rows of `outer`, with the subquery's value first and its marker last, and the join
+    conditions over its columns and those of `outer`."""
     rows, condition = query.rows, conjunction(query.conditions)
     if condition is not None:
         rows = Filter(rows.schema, rows, condition)
@@ -82,7 +83,7 @@ def _marked(relation: Relation) -> Relation:
 
 
 def _marks(rows: Relation, keys: list[int], terms: list[RowExpression]) -> tuple[Relation, list[RowExpression]]:
-    """The keys with a row; without keys, whether any row exists."""
+    """The keys with at least one row; without keys, a row if any exists."""
     if not keys:
         present = Project(Schema((Field("$there", TRUTH),)), rows, (Literal(TRUTH, True),))
         return distinct_columns(present, [0]), terms

@@ -1,7 +1,7 @@
 """Subqueries in expressions as columns: each becomes a left join below the expression.
 
     (SELECT v …)             its single value; an error in the epoch if it has several rows
-    EXISTS (SELECT …)        whether it has a row: a **mark**, TRUE in joined rows
+    EXISTS (SELECT …)        whether the subquery has a row: a **mark**, TRUE in joined rows
     x IN (SELECT v …)        TRUE if a row is equal; else NULL if a NULL on either side might be; else FALSE
     x > SOME (SELECT v …)    likewise, by the minimum or maximum; ALL is NOT … SOME of the opposite comparison
 
@@ -52,7 +52,7 @@ class QueryValues:
     def __init__(self, scope: Scope, context: QueryContext, other: QueryValues | None = None) -> None:
         self._scope, self._context = scope, context
         self._queries: list[InsideQuery] = []
-        # The cache holds the nodes, too: the id of a collected object may be reused.
+        # The cache also references the nodes: the id of a collected object may be reused.
         self._inside: dict[int, tuple[query_syntax.Query, Relation]] = {} if other is None else other._inside
 
     def __bool__(self) -> bool:
@@ -216,7 +216,7 @@ class QueryValues:
 
     def split(self, relation: Join, parts: Sequence[RowExpression]) -> tuple[Join, list[RowExpression]] | None:
         """For the ON of an outer join: joins each side with the subqueries that refer to it, and returns the conjuncts
-        over both; None if a subquery refers to both sides."""
+        over both sides; None if a subquery refers to both."""
         width = len(relation.left.schema)
         sides: dict[int, bool] = {}
         for number in self._used(parts):
@@ -281,11 +281,11 @@ class QueryValues:
         return (column - FIRST_VALUE) // 2
 
     def _uses(self, number: int) -> list[int]:
-        """The columns of other subqueries that one's conditions refer to."""
+        """The columns of other subqueries that a subquery's conditions refer to."""
         return [at for at in self._named(number) if FIRST_VALUE <= at < FIRST_OUTER]
 
     def _used(self, above: Sequence[RowExpression]) -> list[int]:
-        """The subqueries that expressions use, after those that their conditions use."""
+        """The subqueries that expressions use, each preceded by those that its conditions use."""
         used = {self._number_at(at) for at in columns_of(*above) if FIRST_VALUE <= at < FIRST_OUTER}
         for number in range(len(self._queries) - 1, -1, -1):
             if number in used:
@@ -303,7 +303,7 @@ def _three_valued(matches: Sequence[RowExpression], is_open: RowExpression) -> R
 
 
 def _outside(expression: RowExpression, node: syntax.Expression) -> RowExpression:
-    """An enclosing query's expression, as a subquery refers to it."""
+    """An expression of the enclosing query, as referred to by a subquery."""
     if any(FIRST_OVER <= at < FIRST_VALUE for at in columns_of(expression)):
         raise problem("A call with OVER cannot be compared with a subquery's rows: compute it in a query in FROM", node)
 

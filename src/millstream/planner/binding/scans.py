@@ -48,7 +48,7 @@ def _normalised(relation: Relation, scan: Scan, entry: TableEntry, session: Plan
     """Normalises upserts by the table's key, and deduplicates changes that a source may repeat."""
     changes = scan_changes(scan)
     may_repeat = read_option(CDC_DUPLICATES, session.config)
-    # With a key, a delete may carry the key alone; without one, it carries the whole row.
+    # With a key, a delete may carry only the key; without a key, it carries the whole row.
     may_be_keys = bool(entry.primary_key) and RowKind.UPDATE_BEFORE not in changes
     if changes == GROWS or session.is_batch or not (is_upserts(changes) or may_repeat or may_be_keys):
         return relation

@@ -29,8 +29,8 @@ def _outside(column: Column) -> Column:
 
 @dataclass(frozen=True)
 class NamedSource:
-    """One relation in FROM. Its columns start at `offset` of the combined row. `hidden` columns need a qualifier: those
-    of the right side of USING, which equal the left's."""
+    """One relation in FROM. Its columns start at `offset` in the combined row. `hidden` columns require a qualifier:
+    the USING columns of the right side, which equal those of the left."""
 
     fields: tuple[Field, ...]
     path: tuple[str, ...] = ()  # its alias, or the path of a table
@@ -48,9 +48,9 @@ class NamedSource:
 
 @dataclass(frozen=True)
 class Scope:
-    """The sources, left to right. `outer`: the enclosing query's scope, for names without a match here; its columns
-    are numbered from `FIRST_OUTER` on. `merged`: columns that USING merged, grouped by name; the value is the first
-    that is not NULL, and `*` lists them before all others."""
+    """The sources, left to right. `outer`: the enclosing query's scope, for names without a match here; its columns are
+    numbered from `FIRST_OUTER` on. `merged`: columns merged by USING, grouped by name; their value is the first that is
+    not NULL, and `*` lists them first."""
 
     sources: tuple[NamedSource, ...] = ()
     outer: Scope | None = None
@@ -71,7 +71,7 @@ class Scope:
         return Scope(sources, merged=self.merged + tuple(tuple(at + width for at in each) for each in other.merged))
 
     def named(self, path: tuple[str, ...], names: tuple[str, ...] = ()) -> Scope:
-        """All columns as those of one relation with this path, renamed to `names` if any."""
+        """All columns as one relation with this path, renamed to `names` if given."""
         fields = self.fields
         if names:
             fields = tuple(replace(each, name=name, written=None) for each, name in zip(fields, names, strict=True))
@@ -99,7 +99,7 @@ class Scope:
     # --- names --------------------------------------------------------------------------------------------------------
 
     def resolve(self, parts: tuple[str, ...], node: Node) -> RowExpression:
-        """The column or field of a name; raises at its place if it is unknown or ambiguous."""
+        """The column or field that a name refers to; raises at its location if it is unknown or ambiguous."""
         if self.outer is None:
             return self._resolved(parts, node)
         try:
@@ -116,8 +116,8 @@ class Scope:
         return transform(match, lambda part: _outside(part) if isinstance(part, Column) else part)
 
     def _is_outside(self, parts: tuple[str, ...]) -> bool:
-        """Whether a name is qualified by a table of an enclosing query and not by one of this query. That takes
-        precedence over a column of this query: `t.k` is then not a field of a column `t`."""
+        """Whether a name is qualified by a table of an enclosing query and not by a table of this query. This takes
+        precedence over columns of this query: `t.k` is then not a field of a column `t`."""
         if self.outer is None or self._has_table(parts):
             return False
         return self.outer._has_table(parts) or self.outer._is_outside(parts)

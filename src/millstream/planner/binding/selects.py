@@ -189,7 +189,7 @@ def with_aliases(
     node: Any, named: Mapping[Any, syntax.Expression], columns: Collection[str], session: PlannerSession | None = None
 ) -> Any:
     """Substitutes aliases of SELECT by their expressions; `columns` take precedence. With a `session`, aggregates are
-    left unchanged: their input does not have the aliases."""
+    left unchanged: aliases are not visible in their input."""
     if isinstance(node, syntax.Name) and len(node.parts) == 1 and node.parts[0] not in columns:
         return named.get(node.parts[0], node)
     if isinstance(node, tuple):

@@ -61,14 +61,14 @@ def bind_source(source: queries.Relation, context: QueryContext) -> tuple[Relati
 
 
 def one_row() -> Values:
-    """The input of SELECT without FROM. It has one hidden column: a row without columns would vanish in a join with a
+    """The input of SELECT without FROM. It has one hidden column: a row without columns would be lost in a join with a
     scalar subquery."""
     number = IntType(False)
     return Values(Schema((Field("ZERO", number),)), ((Literal(number, 0),),))
 
 
 def _empty_row() -> Values:
-    """One row without columns: the input of a function that is alone in FROM."""
+    """One row without columns: the input of a function that is the only relation in FROM."""
     return Values(Schema(()), ((),))
 
 
@@ -127,7 +127,7 @@ def expand_view(entry: ViewEntry, context: QueryContext) -> Relation:
 
 
 def _as_made(relation: Relation, entry: ViewEntry) -> Relation:
-    """The columns of the view at its definition, without columns added to its tables since."""
+    """The columns that the view had when it was defined, without columns added to its tables since."""
     names = relation.schema.names
     if not entry.selected or names == entry.selected:
         return relation
@@ -276,7 +276,7 @@ def joined(
     left: Relation, right: Relation, kind: JoinKind, condition: RowExpression | None, scope: Scope
 ) -> tuple[Join, Scope]:
     """The join; columns of an optional side become nullable. `recognise_time_joins` decides whether its time attributes
-    remain, once all of the condition is known."""
+    remain, once the whole condition is known."""
     optional = {JoinKind.LEFT: (False, True), JoinKind.RIGHT: (True, False), JoinKind.FULL: (True, True)}
     first, second = optional.get(kind, (False, False))
 
@@ -299,8 +299,8 @@ def joined(
 
 
 def _equal_names(source: queries.Join, left: Scope, both: Scope, kind: JoinKind) -> tuple[RowExpression | None, Scope]:
-    """The condition of USING or NATURAL, None without one, and the scope above the join. `both` is the scope of the
-    left side, then the right."""
+    """The condition of USING or NATURAL (None without equal names), and the scope above the join. `both` is the scope
+    of the left side followed by the right."""
     if not source.natural and not source.using:
         return None, both
     width, count = len(left.fields), len(left.sources)
@@ -315,8 +315,8 @@ def _equal_names(source: queries.Join, left: Scope, both: Scope, kind: JoinKind)
 def _using(
     names: tuple[str, ...], left: Scope, right: Scope, kind: JoinKind, node: syntax.Node
 ) -> tuple[RowExpression, Scope]:
-    """USING (a, b): equates these columns and names them once. Where the left side is NULL, the value is the right
-    side's."""
+    """USING (a, b): equates these columns and lists them once. Where the left value is NULL, the right value is
+    used."""
     both, width = left + right, len(left.fields)
     condition: RowExpression | None = None
     hidden: set[int] = set()

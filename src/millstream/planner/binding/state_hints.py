@@ -1,7 +1,7 @@
 """STATE_TTL('orders' = '1 day', …): the lifetime of a table's state since its last write, by processing time.
 
-A hint names a table or its alias in FROM. For a join it applies to the rows of that table; for a SELECT from one table
-to its groups, its distinct rows, and the state of `OVER` and Top-N.
+A hint names a table or its alias in FROM. In a join it applies to the rows of that table; in a SELECT from one table to
+its groups, its distinct rows, and the state of `OVER` and Top-N.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def state_hints(hints: Sequence[Hint], *sides: Scope) -> StateHints:
 
 
 def _length(lengths: dict[str, str], side: Scope) -> str:
-    """The duration for a side that is one table; "" if there is none."""
+    """The hinted duration for a side that is a single table; otherwise ""."""
     if len(side.sources) != 1 or not side.sources[0].path:
         return ""
     return lengths.get(side.sources[0].path[-1], "")
@@ -58,7 +58,7 @@ def hinted_select(relation: Relation, source: Relation, hints: StateHints) -> Re
 
 
 def _between(relation: Relation, source: Relation) -> list[Relation] | None:
-    """The SELECT's relations above its source, outermost first; None if others are among them."""
+    """The SELECT's relations above its source, outermost first; None if other relations are among them."""
     between: list[Relation] = []
     while relation is not source:
         if not isinstance(relation, Project | Filter | Aggregate | Over):

@@ -91,7 +91,7 @@ class JoinedMembership:
 
 
 def joined_membership(membership: Membership, inner: Relation, session: PlannerSession) -> JoinedMembership | None:
-    """The join for a membership in a subquery's rows; None if no join is equivalent."""
+    """The join for membership in a subquery's rows; None if no join is equivalent."""
     node = membership.node
     operands = () if membership.operand is None else operands_of(membership.operand, inner, node)
     parts = pulled(inner, node)
@@ -135,14 +135,14 @@ _OUTER_NOTE = (
 
 
 def _note_outer_column(inner: Relation, node: syntax.Expression) -> None:
-    """Warns once if the only column of a subquery in IN is one of the enclosing query."""
+    """Warns once if the only column of an IN subquery belongs to the enclosing query."""
     named = columns_of(*inner.expressions) if isinstance(inner, Project) else set()
     if named and min(named) >= FIRST_OUTER:
         warn_once(f"outer column of {written_text(node)}", _OUTER_NOTE, here())
 
 
 def _or_null(equal: RowExpression, *operands: RowExpression) -> RowExpression:
-    """NOT IN is TRUE only if certainly nothing is equal: a NULL on either side might be."""
+    """NOT IN is TRUE only if no row can be equal; a NULL on either side might be."""
     for operand in operands:
         if operand.type.is_nullable:
             absent = Call(BooleanType(False), "IS NULL", (operand,))
@@ -163,7 +163,7 @@ def bound_inside(query: query_syntax.Query, scope: Scope, context: QueryContext)
 def lateral_query(
     source: query_syntax.Derived, left: Relation, scope: Scope, context: QueryContext
 ) -> tuple[Relation, int, list[RowExpression]]:
-    """A query of FROM that may refer to the relations before it: its relation, the number of its own columns, and the
+    """A query in FROM that may refer to the relations before it: its relation, the number of its own columns, and the
     conditions that join it to the rows on its left."""
     inner = bound_inside(source.query, scope, context)
     parts = pulled(inner, source)

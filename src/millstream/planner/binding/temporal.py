@@ -1,8 +1,8 @@
 """JOIN t FOR SYSTEM_TIME AS OF a rowtime: joins every row with the version of the other table valid at its time.
 
-A versioned table has a primary key and a rowtime, or is a view of the last row per key by rowtime
-(ROW_NUMBER() … ORDER BY rowtime DESC, the first). A conjunct selects the version: its time is at most the row's; the
-last such version of the key matches.
+A versioned table has a primary key and a rowtime, or is a view of the last row per key by rowtime (ROW_NUMBER() … ORDER
+BY rowtime DESC, the first). A conjunct selects the version: of the versions of the key whose time is at most the row's,
+the last matches.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _typed(scope: Scope, fields: tuple[Field, ...]) -> Scope:
 
 
 def _versions(relation: Relation, named: queries.NamedRelation) -> tuple[Relation, tuple[int, ...]]:
-    """The rows that are versions of a table, and the columns of its key."""
+    """The rows that are versions of a table, and its key columns."""
     if isinstance(relation, Normalise):
         return relation.input, relation.keys
     keys = _primary_key(relation)
@@ -143,7 +143,7 @@ def _of_last_rows(relation: Relation) -> tuple[Relation, tuple[int, ...]] | None
             return None
         rows, keys = versions
         width = len(rows.schema)
-        # The row number is always 1: no expression may use it, so it is dropped where it is passed on.
+        # The row number is always 1: no expression may use it, so projections drop it.
         passed = [
             (field, each)
             for field, each in zip(relation.schema.fields, relation.expressions, strict=True)
@@ -200,9 +200,9 @@ def _over_versions(inner: Project, over: Over, number: int) -> tuple[Relation, t
 def _by_key(
     condition: RowExpression, keys: tuple[int, ...], width: int, versions: Relation, source: queries.Join
 ) -> RowExpression:
-    """The condition with the version key as its only equality of both sides: the join looks versions up by it. Other
-    conjuncts, equalities too, are evaluated on the matched version (wrapped in IS TRUE, which is equivalent), so that
-    no other comparison of instants is read as the version's."""
+    """The condition with the version key, by which the join looks up versions, as the only equality between both sides.
+    Other conjuncts, including equalities, are evaluated on the matched version. They are wrapped in the equivalent IS
+    TRUE, so that no other comparison of instants is taken for the one that selects the version."""
     missing, parts = list(keys), []
     for part in conjuncts(condition):
         key = _key_of(part, width)

@@ -162,7 +162,8 @@ def group_window(
     session: PlannerSession,
     node: syntax.Node,
 ) -> WindowShape:
-    """The window of GROUP BY TUMBLE(…), or of the Table API's window(…); `time` is an expression over the relation."""
+    """The window of GROUP BY TUMBLE(…), or of the Table API's window(…); `time` is an expression over the relation's
+    columns."""
     shape = _shape(kind, time, relation, sizes, session, node, node)
     return WindowShape(
         kind, shape.time, shape.size_ms, shape.slide_ms, shape.offset_ms, is_legacy=True, time_kind=shape.time_kind
@@ -207,7 +208,7 @@ def _shape(
 
 
 def check_multiple(kind: WindowKind, size: int, slide: int | None, node: syntax.Node | None) -> None:
-    """Aggregations by HOP, and CUMULATE, require the size to be a multiple of the slide or step, as in Flink."""
+    """HOP in aggregations, and CUMULATE, require a size that is a multiple of the slide or step, as in Flink."""
     if slide is None or size % slide == 0:
         return
     large, small = ("maxSize", "step") if kind is WindowKind.CUMULATE else ("size", "slide")

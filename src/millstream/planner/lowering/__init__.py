@@ -1,7 +1,7 @@
-"""Lowering: turns a plan of relations into the graph nodes that every program consists of.
+"""Lowering: turns a plan of relations into graph nodes, of which every program consists.
 
-One table maps each relation to its rule; relations without a rule are rejected by name. Lowering makes no decision that
-a planner pass could make: a rule only chooses the operation that implements a relation.
+One table maps each relation to its rule; relations without a rule are rejected by name. Planner passes make all other
+decisions: a rule only chooses the operation that implements a relation.
 """
 
 from __future__ import annotations
@@ -75,13 +75,13 @@ _RULES: Mapping[type[Relation], Rule] = {
 
 
 def lower(sinks: Sequence[Sink], builder: GraphBuilder, session: PlannerSession) -> tuple[Node, ...]:
-    """Adds the nodes of optimised sinks to a program's graph; returns the last node of each sink."""
+    """Adds the nodes of optimised sinks to a program's graph, and returns the last node of each sink."""
     context = Lowering(builder, session, _RULES)
     return _named(sinks, tuple(lower_sink(sink, context) for sink in sinks), builder)
 
 
 def _named(sinks: Sequence[Sink], nodes: tuple[Node, ...], builder: GraphBuilder) -> tuple[Node, ...]:
-    """The nodes. Sinks of tables with the same name in several databases or catalogs are named by their path."""
+    """The nodes, with sink names. Tables that share a name across databases or catalogs are named by their path."""
     paths: dict[str, set[tuple[str, ...]]] = {}
     for sink, node in zip(sinks, nodes, strict=True):
         if isinstance(sink.target, TableEntry) and isinstance(node.operation, Write) and node.uid is not None:

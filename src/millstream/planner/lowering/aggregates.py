@@ -34,7 +34,7 @@ _PICKS = {"FIRST_VALUE": "first", "LAST_VALUE": "last", "MIN": "min", "MAX": "ma
 def bound_aggregates(
     calls: Sequence[AggregateCall], types: Sequence[DataType], constants: Constants | None = None
 ) -> tuple[BoundAggregate, ...]:
-    """A bound aggregate per call over columns of these types; at least one, because panes store an accumulator."""
+    """One bound aggregate per call, over columns of these types; at least one, because panes store an accumulator."""
     if not calls:
         return (BoundAggregate("rows", "count"),)
     return tuple(
@@ -49,7 +49,7 @@ def _name_of(call: AggregateCall) -> str:
 
 
 def key_type_of(groups: tuple[int, ...], row_type: RowType) -> TypeInformation:
-    """The type of a group's key: that of the single column, or of a row of several."""
+    """The type of a group's key: that of its single column, or a row of several columns."""
     if not groups:
         return Types.BYTE()
     fields = [row_type.fields[at] for at in groups]
@@ -71,7 +71,7 @@ def signed_aggregate(aggregate: BoundAggregate) -> BoundAggregate:
     numbers = aggregate if aggregate.kind == "user" else signed_numbers(aggregate)
     if numbers is not None:
         return numbers
-    # All others store their values and remove the deleted one.
+    # All others store their values and remove the deleted value.
     argument_type = aggregate.arguments[0].type_info
     if isinstance(argument_type, TableValueType):
         _check_groupable(
@@ -138,7 +138,7 @@ def _of_kind(
             raise ProgramError(f"LISTAGG of {argument}: it joins strings. Cast it to STRING")
         return BoundAggregate(name, "listagg", arguments, result=result, detail=_separator(call, constants))
     if function == "COLLECT":
-        if not is_flat(argument.arrow):  # the keys of a MULTISET are those of a dictionary
+        if not is_flat(argument.arrow):  # a MULTISET stores its elements as dictionary keys
             raise NotYetError.of(f"COLLECT of {argument}", LATER, "collect into an array: ARRAY_AGG(x)")
         return BoundAggregate(name, "multiset", arguments, result=result)
     if function in ("JSON_ARRAYAGG", "JSON_OBJECTAGG"):

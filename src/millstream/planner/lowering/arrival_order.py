@@ -1,8 +1,8 @@
 """Warns at job start if FIRST_VALUE or LAST_VALUE depends on the arrival order of another operator's results.
 
 The first value is the first to arrive. A source's rows arrive in its order. A stateful operator emits its net changes
-at the end of an epoch, without intermediate rows. The first of its results therefore depends on epoch boundaries, and
-the same input may yield another answer. An order by a column is deterministic.
+at the end of an epoch, without intermediate rows. Which of its results arrives first therefore depends on epoch
+boundaries, so the same input may yield different answers. Ordering by a column is deterministic.
 """
 
 from __future__ import annotations

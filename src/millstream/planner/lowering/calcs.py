@@ -85,8 +85,8 @@ def lower_calc(
     context: Lowering,
     condition: RowExpression | None = None,
 ) -> Lowered:
-    """Projects the rows that meet a condition; adds no node if that changes nothing."""
-    if not expressions:  # a batch counts rows by a column: it needs at least one
+    """Projects the rows that meet a condition; adds no node if the result equals the input."""
+    if not expressions:  # a batch needs at least one column to have a row count
         expressions, names = (Literal(TinyIntType(False), 0),), ("nothing",)
     row_type = named_row(names, [each.type for each in expressions])
     is_same = tuple(expressions) == columns_of_row(rows.row_type) and row_type == rows.row_type
@@ -97,7 +97,7 @@ def lower_calc(
 
 
 def lower_limit(relation: Limit, context: Lowering) -> Lowered:
-    """LIMIT without order on an append-only table: any rows qualify. A single task counts them."""
+    """LIMIT without order on an append-only table: any rows qualify; a single task counts them."""
     if isinstance(relation.input, Sort):
         raise NotYetError.of("ORDER BY … LIMIT", LATER)
     rows = context.lowered(relation.input)
@@ -123,7 +123,7 @@ def lower_union(relation: SetOperation, context: Lowering) -> Lowered:
 
 
 def lower_values(relation: Values, context: Lowering) -> Lowered:
-    """Rows written in the query: their values are computed now, once."""
+    """Rows written in the query: their values are computed once, during planning."""
     row_type = named_row(relation.schema.names, relation.schema.types)
     if any(_needs_a_task(part) for row in relation.rows for cell in row for part in walk(cell)):
         return _computed_values(relation, row_type, context)

@@ -23,7 +23,7 @@ def lower_to_changelog(relation: ToChangelog, context: Lowering) -> Lowered:
 
 
 def lower_from_changelog(relation: FromChangelog, context: Lowering) -> Lowered:
-    # The order of change rows matters from the source on: operators before this one stay in the source's tasks.
+    # The order of change rows matters from the source on: operators upstream of this one stay in the source's tasks.
     for scan in _scans(relation.input):
         for node in context.lowered(scan).nodes:
             context.let_change(node)

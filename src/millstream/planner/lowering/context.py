@@ -1,7 +1,8 @@
 """The state of lowering: the builder, the session, and the relations already lowered.
 
-A relation with several readers is lowered once. The result is a `Lowered`: the nodes whose combined output is its rows
-(several after a UNION ALL), and their row type. Its names are unique, as Arrow requires; a join may repeat a name.
+A relation with several readers is lowered once. The result is a `Lowered`: the nodes whose combined output is the
+relation's rows (several nodes after a UNION ALL), and their row type. Column names are unique in the row type, as Arrow
+requires; a join's schema may repeat a name.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class Lowering:
             raise NotYetError.of(type(relation).__name__, LATER)
         before = len(self.builder.nodes)
         made = rule(relation, self)
-        if made.nodes[-1] > before:  # a new node: plans show its relation as EXPLAIN prints it
+        if made.nodes[-1] > before:  # a new node: plans print its relation as EXPLAIN does
             self.builder.amend(made.nodes[-1], description=physical_line(relation))
         self._lowered[id(relation)] = (relation, made)  # holds the relation: a collected object's id may be reused
         return made
@@ -94,8 +95,8 @@ class Lowering:
         return node
 
     def let_change(self, node: int) -> None:
-        """Marks a node whose rows are retracted or deleted, so that row order matters: consumers run in the same tasks
-        up to the sink or the next exchange by key."""
+        """Marks a node that emits retractions or deletes. Row order then matters: consumers run in the same tasks up to
+        the sink or the next exchange by key."""
         self._changing.add(node)
 
     def is_changing(self, rows: Lowered) -> bool:
@@ -120,7 +121,7 @@ class Lowering:
         return {"uid": uid, "meaning": self.meanings.of(relation)}
 
     def option(self, name: str) -> str | None:
-        """The session's value of an option."""
+        """The value of a session option."""
         return self.session.config.get(name)
 
     def whole_number(self, name: str, options: Mapping[str, str] | None = None) -> int | None:

@@ -1,7 +1,7 @@
 """Endpoints of plans other than connector tables: streams, sources and sinks of the program.
 
-An origin is in `TableEntry.origin`, or replaces the entry as a Scan's table; a target is in a Sink. The Table API
-creates them; lowering only reads them.
+An origin is stored in `TableEntry.origin`, or replaces the entry as a Scan's table; a target is stored in a Sink. The
+Table API creates them; lowering only reads them.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class SourceOrigin:
 
 @dataclass(frozen=True, eq=False)
 class StreamOrigin:
-    """Records of a DataStream: of node `node` of the builder (or its side output `input_tag`), or of all its `edges` if
-    it has several. They become rows of the physical columns; a metadata column `rowtime` is their timestamp.
-    `changes`: the row kinds that may occur."""
+    """Records of a DataStream: the output of node `node` of the builder (or its side output `input_tag`), or of all
+    `edges` if there are several. They become rows of the physical columns; a metadata column `rowtime` is their
+    timestamp. `changes`: the row kinds that may occur."""
 
     node: int
     name: str = "DataStream"
@@ -39,7 +39,7 @@ class StreamOrigin:
 
 @dataclass(frozen=True, eq=False)
 class CollectTarget:
-    """Rows that the program reads: `sink` is a `CollectSink`, or one for tests."""
+    """Rows that the program reads: `sink` is a `CollectSink`, or a test sink."""
 
     sink: Sink
     name: str = "collect"
@@ -49,8 +49,8 @@ class CollectTarget:
 @dataclass(frozen=True, eq=False)
 class StreamTarget:
     """Rows that continue as a DataStream; `lower` returns their node for the sink. `changes`: whether all row kinds are
-    allowed, as in a changelog stream; with a `key`, as upserts by these columns, each row emitted only when it
-    changes."""
+    allowed, as in a changelog stream. With a `key`, changes are upserts by these columns, and a row is emitted only
+    when it changes."""
 
     name: str = "DataStream"
     changes: bool = False

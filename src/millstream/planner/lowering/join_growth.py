@@ -1,8 +1,8 @@
 """Warns at job start about joins with unbounded state, and joins that expire rows they may still need.
 
-A regular join removes a row when it is deleted, when nothing can match it any more (`derive_expiry`), or when its
-time-to-live ends. Without any of these, state grows with the stream. A time-to-live proves nothing: an expired row may
-still be needed, and then results are wrong.
+A regular join removes a row when it is deleted, when no later row can match it (`derive_expiry`), or when its
+time-to-live ends. Otherwise state grows with the stream. A time-to-live guarantees nothing: an expired row may still be
+needed, and then results are wrong.
 """
 
 from __future__ import annotations

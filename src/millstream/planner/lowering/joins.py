@@ -1,10 +1,10 @@
-"""Lowers regular joins: each side gets its key as first column, and both are partitioned by it.
+"""Lowers regular joins: prepends the key to each side's columns, and partitions both sides by it.
 
 The key consists of the expressions that the condition equates; the join evaluates the rest of the condition per pair.
 Without an equality all rows share one key, and the join runs in one task.
 
 A row with a NULL in its key has no match. IS NOT DISTINCT FROM, which matches NULLs, is rewritten to a key without
-NULL: a flag whether the value is NULL, and the value or a substitute.
+NULL: an is-NULL flag, and the value or a substitute.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def join_keys(relation: Join) -> JoinKeys:
     rest: list[RowExpression] = []
     for part in conjuncts(relation.condition) if relation.condition is not None else []:
         pairs = _equal_sides(part, width)
-        if not pairs or _are_mixed_times(part):  # times truncated for the key may still differ
+        if not pairs or _are_mixed_times(part):  # times truncated for the key may differ
             rest.append(part)
         for one, other, type_ in pairs:
             left.append(one)
@@ -143,7 +143,7 @@ _NULL_SUBSTITUTES: tuple[tuple[tuple[type[DataType], ...], Any], ...] = (
 
 def _shared_type(first: DataType, second: DataType) -> DataType | None:
     """The common type of both key values without conversion, or None. Strings of different lengths share a type, as do
-    byte strings: neither is padded or truncated for comparison."""
+    byte strings: comparison neither pads nor truncates them."""
     if first.nullable() == second.nullable():
         return first.nullable()
     for moments in (TimestampType, LocalZonedTimestampType):
@@ -221,8 +221,8 @@ def lower_two_sides(
 def keyed_rows(
     rows: Lowered, keys: tuple[RowExpression, ...], context: Lowering, types: Sequence[DataType] = ()
 ) -> Lowered:
-    """Prepends the key to the rows: a column, or a row of several. `types`: the key columns' types, by default those of
-    the expressions."""
+    """Prepends the key to the rows: a column, or a row of several. `types`: the key columns' types, by default the
+    types of the expressions."""
     types = [each.nullable() for each in types or [each.type for each in keys]]
     if not keys:
         key: RowExpression = Literal(TinyIntType(False), 0)

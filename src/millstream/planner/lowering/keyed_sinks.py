@@ -1,8 +1,8 @@
 """Sinks by key: sends the rows of a key to one task and reduces them to one change per key and epoch.
 
-Chooses the cheapest of four correct ways. Upserts by the sink's own key are passed on. An aggregation by the sink's key
-has one row per key, in one task: its update-before rows are dropped. If the sink's key contains an upsert key of the
-query, changes are consolidated by key. Otherwise several rows may share a key, and are stored.
+Chooses the cheapest of four correct strategies. Upserts by the sink's own key are passed on. An aggregation by the
+sink's key emits each key from one task: its update-before rows are dropped. If the sink's key contains an upsert key of
+the query, changes are consolidated by key. Otherwise several rows may share a key, and are stored.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def lower_by_key(sink: Sink | ToChangelog, names: Sequence[str], rows: Lowered, 
     written = frozenset(sink.schema.names.index(name) for name in names)
     mode = read(UPSERT_MATERIALIZE, context.session.config)
     has_key = changes == GROWS or any(each <= written for each in upsert_keys(sink.input))
-    # A row rejected for a NULL also rejects its predecessor: only the operator that sees both can do that.
+    # A row rejected for a NULL also rejects its predecessor: only an operator that receives both can do that.
     drops = read(NOT_NULL_ENFORCER, context.session.config) == "drop"
     if mode != "force" and not drops and _is_grouped(sink.input, written):
         return context.added(LatestRows(), "LatestRows", rows.nodes, rows.row_type)
@@ -70,5 +70,5 @@ def _is_grouped(relation: Relation, key: frozenset[int]) -> bool:
         if not key <= places.keys():
             return False
         key, relation = frozenset(places[at] for at in key), relation.input
-    # GROUPING SETS emit rows of several sets, which may share a key.
+    # Rows of different GROUPING SETS may share a key.
     return isinstance(relation, Aggregate) and not relation.sets and key == frozenset(range(len(relation.groups)))

@@ -1,4 +1,5 @@
-"""Lowers lookup joins: without exchange and state, unless input rows may be deleted; then results are stored by key."""
+"""Lowers lookup joins. They need no exchange or state unless input rows may be deleted; then results are stored by
+key."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def is_stored_in_job(entry: TableEntry) -> bool:
 
 
 def lower_materialised(sink: Sink, entry: TableEntry, rows: Lowered, context: Lowering) -> Node:
-    """The node that stores the rows. `rows` have the columns of the table."""
+    """Adds the node that stores the rows. `rows` have the columns of the table."""
     definition = definition_of(entry, context)
     archive = archive_of(definition)
     if archive is not None and archive.by is not None:
@@ -64,9 +64,9 @@ def lower_materialised(sink: Sink, entry: TableEntry, rows: Lowered, context: Lo
 
 
 def _warn_without_time(sink: Sink, table: str) -> None:
-    """Warns if an archived table's query has no watermark: without one, rows never age."""
+    """Warns if an archived table's query has no watermark: without one, rows never become old enough to archive."""
     below = list(relations_of([sink]))
-    # A stream of the program may have watermarks that its table does not declare.
+    # A DataStream may have watermarks that its table does not declare.
     streams = any(isinstance(each, Scan) and getattr(each.table, "origin", each.table) is not None for each in below)
     if not streams and not any(isinstance(each, WatermarkAssign) for each in below):
         warn_once(
@@ -78,8 +78,8 @@ def _warn_without_time(sink: Sink, table: str) -> None:
 
 
 def _is_one_row(sink: Sink, entry: TableEntry, context: Lowering) -> bool:
-    """Whether each key of the table has at most one row, so that a delete by key removes it. In an append-only table
-    later rows replace earlier ones."""
+    """Whether the table has at most one row per key, so that a delete by key removes it. In an append-only table later
+    rows replace earlier ones."""
     changes = changes_of(sink.input, is_batch=context.session.is_batch)
     if not entry.primary_key or changes == GROWS or is_upserts(changes):
         return True
@@ -88,7 +88,8 @@ def _is_one_row(sink: Sink, entry: TableEntry, context: Lowering) -> bool:
 
 
 def _free_name(name: str, context: Lowering) -> str:
-    """The table's name for queries; of two tables with one name in different databases, the second is numbered."""
+    """The table's name for queries; the second of two tables with the same name in different databases gets a
+    number."""
     used = {node.queryable for node in context.builder.nodes.values()}
     number, free = 1, name
     while free in used:

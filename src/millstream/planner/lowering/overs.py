@@ -1,7 +1,7 @@
 """Lowers OVER: partitions the rows and computes the calls over their frames.
 
-In time order over an append-only table each row is emitted once (`OverTime`). Any other order, a changing table, and
-BATCH are computed over all rows of a partition (`OverOrder`).
+In time order over an append-only table each row is emitted once (`OverTime`). With any other order, a changing table,
+or in BATCH, results are computed over all rows of a partition (`OverOrder`).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def lower_over(relation: Over, context: Lowering) -> Lowered:
         order = [
             OrderKey(key.column, key.descending, key.nulls_first)
             for key in relation.order
-            if fields[key.column].time is not TimeKind.PROCTIME  # which is the arrival order
+            if fields[key.column].time is not TimeKind.PROCTIME  # processing time is the arrival order
         ]
         unit = rows.types[order[0].column].arrow if order else None
         rowtime = next((at for at, field in enumerate(fields) if field.time is TimeKind.ROWTIME), None)
@@ -84,8 +84,8 @@ def _columns(
 
 
 def _frame(call: OverCall, unit: pa.DataType | None, relation: Over, kind: TimeKind | None) -> Frame:
-    """The frame, with bounds in the unit of the sort column. Processing time, counted from the first row, is the
-    arrival order: no two rows are peers."""
+    """The frame, with bounds in the unit of the sort column. Processing time without a start bound means arrival order:
+    no two rows are peers."""
     if not relation.order:
         if call.frame == "ROWS":
             return Frame("ROWS", call.preceding, call.following)

@@ -53,8 +53,8 @@ def lower_rank(relation: Rank, context: Lowering) -> Lowered:
 
 
 def _order(relation: Rank) -> tuple[tuple[OrderKey, ...], bool]:
-    """The sort keys, and whether the latest of equal rows ranks first. Processing time is the arrival order. Of rows
-    with the latest event time the last to arrive is retained, as in Flink."""
+    """The sort keys, and whether the latest of equal rows ranks first. Processing time means arrival order. Of several
+    rows with the latest event time, the last to arrive is retained, as in Flink."""
     fields = relation.input.schema.fields
     keys: list[OrderKey] = []
     for key in relation.order:

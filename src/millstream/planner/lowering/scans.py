@@ -1,8 +1,8 @@
 """Lowers scans to sources, with the event time of the table's WATERMARK.
 
 Timestamps and watermarks are assigned in the source, split by split: a watermark above a projection is moved into the
-source, with its expressions over the source's columns. Only a stream of the program, which is read elsewhere, gets its
-event time mid-stream.
+source, with its expressions over the source's columns. Only a DataStream of the program, whose source is defined
+elsewhere, gets its event time mid-stream.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def lower_watermark(relation: WatermarkAssign, context: Lowering) -> Lowered:
 
 
 def _scan_below(relation: Relation) -> tuple[Scan | None, list[Project]]:
-    """The scan below projections, and those, outermost first; no scan if another relation is between."""
+    """The scan below projections, and these, outermost first; no scan if another relation is in between."""
     projections: list[Project] = []
     while isinstance(relation, Project):
         projections.append(relation)
@@ -116,7 +116,7 @@ def _read(
     context: Lowering,
     times: Times | None,
 ) -> Lowered:
-    """A source with its event time; it reads `positions` of the readable columns."""
+    """A source with its event time, which reads `positions` of the readable columns."""
     row_type = _row_type_of(source)
     strategy: WatermarkStrategy | None = None
     declared = _declared_metadata(scan)
@@ -146,7 +146,7 @@ def _declared_metadata(scan: Scan) -> dict[int, DataType]:
 
 
 def _moved(expression: RowExpression, places: Mapping[int, int], own_types: Mapping[int, DataType]) -> RowExpression:
-    """Converts an expression over a scan to one over the source's columns, whose types are those in `own_types`."""
+    """Converts an expression over a scan to one over the source's columns, which have `own_types`."""
 
     def moved(part: RowExpression) -> RowExpression:
         if not isinstance(part, Column):
@@ -158,12 +158,12 @@ def _moved(expression: RowExpression, places: Mapping[int, int], own_types: Mapp
 
 
 def _with_a_column(scan: Scan) -> tuple[int, ...] | None:
-    """The columns to read: at least one, because a batch counts rows by it."""
+    """The columns to read: at least one, so that a batch has a row count."""
     return (0,) if scan.columns == () else scan.columns
 
 
 def _chosen(rows: Lowered, scan: Scan, positions: tuple[int, ...], context: Lowering) -> Lowered:
-    """The scan's columns, if the source emits more columns or another order."""
+    """Projects to the scan's columns if the source emits others, or in a different order."""
     wanted = _with_a_column(scan)
     if wanted is None or wanted == positions:
         return rows
@@ -203,7 +203,7 @@ def _strategy(
     options: Mapping[str, str],
     context: Lowering,
 ) -> WatermarkStrategy:
-    """Event time by expressions, with the idleness and alignment options of the table or the session."""
+    """Event time from expressions, with the idleness and alignment options of the table or the session."""
     strategy: WatermarkStrategy = ColumnWatermarks(rowtime, watermark, row_type.types, context.table_session, name)
     idle_ms = context.duration_ms("scan.watermark.idle-timeout", options)
     if idle_ms is None:

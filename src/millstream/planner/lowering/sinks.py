@@ -23,7 +23,7 @@ __all__ = ["lower_sink"]
 
 
 def lower_sink(sink: Sink, context: Lowering) -> Node:
-    """The last node of a sink: it writes the rows, or emits them to a stream."""
+    """Adds a sink's nodes and returns the last, which writes the rows or emits them to a stream."""
     rows, target = context.lowered(sink.input), sink.target
     if isinstance(target, StreamTarget):
         if target.key:

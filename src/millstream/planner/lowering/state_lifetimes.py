@@ -1,8 +1,8 @@
 """The lifetime of state, and the warnings about it at job start.
 
-A STATE_TTL hint of the SELECT sets it for its own groups and rows, otherwise the session's 'table.exec.state.ttl'; 0
-means unlimited. Expired state may still be needed, and then results are wrong: a warning says so. BATCH expires
-nothing.
+A STATE_TTL hint of a SELECT sets it for that SELECT's groups and rows; otherwise the session's 'table.exec.state.ttl'
+applies. 0 means unlimited. Expired state may still be needed, and then results are wrong: a warning reports this risk.
+BATCH expires nothing.
 """
 
 from __future__ import annotations

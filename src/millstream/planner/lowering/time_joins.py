@@ -1,4 +1,4 @@
-"""Lowers time-bounded joins, with both sides partitioned by key like regular joins."""
+"""Lowers time-bounded joins. Both sides are partitioned by key, as in regular joins."""
 
 from __future__ import annotations
 

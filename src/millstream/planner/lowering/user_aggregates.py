@@ -1,7 +1,8 @@
 """Binds user aggregate functions, and chooses what their state stores.
 
-Groups and non-overlapping windows store an accumulator. Windows merged from several panes store one if the function can
-merge accumulators, otherwise all rows, as functions over pandas Series always do. DISTINCT stores the distinct rows.
+Groups and non-overlapping windows store an accumulator. Windows merged from several panes store an accumulator if the
+function can merge them, otherwise all rows. Functions over pandas Series always store all rows. DISTINCT stores the
+distinct rows.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Lowers windows: aggregations on panes, and window functions without aggregation.
 
-A query's windows follow the rows' event time, which batches carry as timestamps, or processing time. Windows over
-TIMESTAMP_LTZ and processing time follow the clocks of the session's zone.
+A query's windows use the rows' event time, which batches carry as timestamps, or processing time. Windows over
+TIMESTAMP_LTZ or processing time are aligned to local time in the session's zone.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def lower_window_aggregate(relation: WindowAggregate, context: Lowering) -> Lowe
         _zone(relation.window, relation.input, context),
         relation.window.attached is not None,
     )
-    if not columns:  # no column is read: rows are counted by their columns
+    if not columns:  # no column is read, but a batch needs one to have a row count
         raise NotYetError.of("a window aggregation without columns", LATER)
     lowered = context.added(operation, "WindowAggregate", rows.nodes, row_type, **context.uid_for(relation))
     if not relation.groups and panes.size_ms == 1:  # rows sorted by time: they stay in their task
@@ -113,7 +113,7 @@ def _sessions(
 
 
 def _zone(window: WindowShape, input_: Relation, context: Lowering) -> str:
-    """The zone whose clocks the windows follow. TIMESTAMP is local time already."""
+    """The zone to whose local time the windows are aligned. TIMESTAMP is already local time."""
     if window.time_kind is TimeKind.PROCTIME:
         return arrow_zone(context.session.zone)
     if window.attached is not None:

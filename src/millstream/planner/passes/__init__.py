@@ -42,7 +42,7 @@ PASSES: tuple[Pass, ...] = (
     fold_constants,
     push_filters,
     recognise_windows,
-    recognise_ranks,  # before time-bounded joins, which need to know the changes
+    recognise_ranks,  # before time-bounded joins, which depend on the inferred changes
     recognise_time_joins,
     drop_watermarks,
     push_filters,

@@ -29,7 +29,8 @@ def buffered_rows(
     order: tuple[SortKey, ...] = (),
     site: str | None = None,
 ) -> Project:
-    """The rows of each window (and partition) at its end, with its `bounds`; `order`: the rows' order in a window."""
+    """Emits the rows of each window (and partition) at its end, with its `bounds`; `order` sorts the rows of a
+    window."""
     schema, added = below.schema, bounds or {}
     width = len(schema)
     names = [f"f{number}" for number in range(width)]

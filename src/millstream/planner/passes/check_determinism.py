@@ -22,7 +22,7 @@ _ROW_BY_ROW = (Project, Limit, SetOperation, Correlate, Unnest, Sink)
 
 
 def check_determinism(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, ...]:
-    """Rejects plans that would delete other rows than they inserted."""
+    """Rejects plans in which a delete may differ from the inserted row."""
     for relation in relations_of(sinks):
         if not isinstance(relation, _ROW_BY_ROW):
             check_steady(relation, session)

@@ -42,7 +42,8 @@ def check_sink(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, 
 
 
 def _check_job_tables(sinks: tuple[Sink, ...]) -> None:
-    """Rejects a second query for a table stored in the job: its rows would be in a table that no reader queries."""
+    """Rejects a second query for a table stored in the job: its rows would be stored in a table that is never
+    queried."""
     seen: set[tuple[str, ...]] = set()
     for sink in sinks:
         entry = sink.target

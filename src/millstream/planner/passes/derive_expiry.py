@@ -1,11 +1,11 @@
 """Derives an expiry for join rows that no later row can match, which bounds the join's state.
 
-If the condition requires a column of one side, whose later values exceed the watermark (`traits.bounds`), to be at most
-a moment of the other side's row, then nothing matches that row once the watermark has passed the instant. Only rows
-proven to be unneeded expire: late rows match as they would in a join that retains everything.
+Suppose that later values of a column of one side exceed the watermark (`traits.bounds`), and that the condition
+requires the column to be at most an instant in the other side's row. Then nothing matches that row once the watermark
+has passed the instant. Only rows proven unneeded expire: late rows match as in a join that retains everything.
 
-A side whose rows may be deleted is retained, because the delete must find its row. So are the possible matches of rows
-that are also emitted unmatched (outer joins, EXISTS): the retained rows determine whether a match exists.
+A side whose rows may be deleted is retained, because a delete must find its row. The same holds for possible matches of
+rows that are also emitted unmatched (outer joins, EXISTS): the retained rows determine whether a match exists.
 """
 
 from __future__ import annotations
@@ -77,6 +77,6 @@ def _expiry(part: RowExpression, columns: range, bounds: Bounds) -> Expiry | Non
         if not used or not all(column in columns for column in used) or not is_deterministic(each.right):
             continue
         moment = moved(each.right, {column: column - columns.start for column in used})
-        # A later value is at least W + bound; shifted by the term's offset it must be at most the instant.
+        # A later value is at least W + bound; plus the term's offset, it must be at most the instant.
         return Expiry(moment, 1 - term.offset_ms - bounds[term.column])
     return None

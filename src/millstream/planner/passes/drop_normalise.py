@@ -1,8 +1,8 @@
-"""Drops the normalisation of upserts that flow into a sink by the same key: no update-before is needed, so no state.
+"""Drops the normalisation of upserts that flow into a sink with the same key, which needs no update-before.
 
-Only projections may be in between: a filter must know the row it retracts, and all other relations retract previous
-results. A delete carries only the key's values. A user function that is otherwise never called with NULL, and NOT NULL
-columns of the sink, therefore need the previous row.
+Only projections may be in between: a filter needs the row that it retracts, and all other relations retract previous
+results. A delete carries only the key's values. The previous row is therefore needed by NOT NULL columns of the sink,
+and by user functions that are otherwise never called with NULL.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _reads_upserts(relation: Normalise) -> bool:
 def _is_by_key(
     user: Relation, below: Relation, keys: Sequence[int], users: dict[int, list[Relation]], session: PlannerSession
 ) -> bool:
-    """Whether a relation's rows end only in sinks by these keys, columns of `below`."""
+    """Whether a relation's rows reach only sinks with these keys (columns of `below`)."""
     if isinstance(user, Project):
         places = column_places(user)
         if not set(keys) <= places.keys() or any(_never_takes_null(each, keys) for each in user.expressions):
@@ -73,7 +73,7 @@ def _is_by_key(
 
 
 def _never_takes_null(expression: RowExpression, keys: Sequence[int]) -> bool:
-    """Whether an expression calls a user function with a value that is NULL in deletes only."""
+    """Whether an expression calls a user function with a value that is NULL only in deletes."""
     arguments = [each for part in walk(expression) if isinstance(part, UserCall) for each in part.arguments]
     return any(not each.type.is_nullable and not columns_of(each) <= set(keys) for each in arguments)
 

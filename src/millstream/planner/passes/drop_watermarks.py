@@ -1,7 +1,7 @@
 """Drops watermarks without a consumer: their column need not be read, and filters can be pushed to the source.
 
-Consumers of event time are windows over it, CURRENT_WATERMARK, streams of the program, tables that the rowtime is
-written to, and tables archived by time.
+Consumers of event time are windows over it, CURRENT_WATERMARK, streams of the program, tables that store the rowtime,
+and tables archived by time.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _uses_event_time(relation: Relation) -> bool:
 
 
 def _is_archived_by_time(target: object) -> bool:
-    """Whether a table's rows leave the state when event time has passed them."""
+    """Whether a table's rows are moved out of the state once event time has passed them."""
     return isinstance(target, TableEntry) and ARCHIVE_BY in dict(target.options)
 
 
@@ -80,7 +80,7 @@ def _reads_watermark(expression: RowExpression) -> bool:
 
 
 def _plain(relation: Relation) -> Relation:
-    """The relation without time attributes that its input no longer has."""
+    """The relation without the time attributes that its input lost."""
     if not isinstance(relation, _PASSING_ON) or isinstance(relation, WatermarkAssign) or not relation.inputs:
         return relation
     if any(field.time is TimeKind.ROWTIME for each in relation.inputs for field in each.schema.fields):

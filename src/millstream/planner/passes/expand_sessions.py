@@ -1,6 +1,6 @@
-"""Assigns rows to sessions: a session is known when it ends, so its rows are buffered until then.
+"""Assigns rows to sessions. A session's bounds are known when it ends, so its rows are buffered until then.
 
-A SESSION in FROM left by `recognise_windows` needs the rows themselves. It becomes an aggregation in sessions by the
+A SESSION in FROM left by `recognise_windows` needs the rows themselves. It becomes a session aggregation by the
 PARTITION BY columns that collects all rows in an array, and an UNNEST of the array.
 """
 

@@ -1,8 +1,8 @@
 """ORDER BY a time in a stream: buffers rows until event time has passed them, and emits them in its order.
 
 The rows of a millisecond form a window of one millisecond without a key: windows that end together are emitted in order
-of their ends, from one task. Rows of one instant are ordered by the other sort keys, then by arrival. Late rows are
-dropped, as in any window. By processing time rows arrive in order.
+of their ends, from one task. Rows with equal times are ordered by the other sort keys, then by arrival. Late rows are
+dropped, as in any window. In processing time rows already arrive in order.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["expand_sorts"]
 
 
 def expand_sorts(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, ...]:
-    """Turns each Sort that `recognise_ranks` left, which sorts by a time first, into windows of one instant."""
+    """Turns each Sort by a time that `recognise_ranks` left into windows of one millisecond."""
 
     def rule(relation: Relation) -> Relation:
         return _sorted(relation) if isinstance(relation, Sort) else relation

@@ -1,7 +1,7 @@
 """Evaluates constant expressions with the kernels that tasks use, and removes decided conditions.
 
-A constant that fails (1 / 0) raises here, with its place, unless it may never be reached: inside CASE, AND, OR and
-COALESCE it is left to the rows that reach it.
+A constant that fails (1 / 0) raises here, with its position. Inside CASE, AND, OR and COALESCE, which may not evaluate
+it, it remains and fails at run time.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _is_empty(relation: Relation) -> bool:
 
 
 def _filtered(relation: Filter, condition: RowExpression) -> Relation:
-    """The filter without conjuncts that are always true; no rows if one never is."""
+    """The filter without conjuncts that are always true; an empty relation if one is never true."""
     parts = [part for part in conjuncts(condition) if not _is(part, True)]
     if any(isinstance(part, Literal) and part.value is not True for part in parts):
         return Values(relation.schema, ())
@@ -89,8 +89,8 @@ def _is(expression: RowExpression, value: bool) -> bool:
 def folded(
     expression: RowExpression, session: PlannerSession, is_reached: bool = True, site: str | None = None
 ) -> RowExpression:
-    """An expression with its constant parts evaluated. `is_reached`: every row evaluates it; `site`: the enclosing
-    expression's text."""
+    """An expression with its constant parts evaluated. `is_reached`: every row evaluates the expression; `site`: the
+    enclosing expression's text."""
     if not isinstance(expression, Call):
         return expression
     definition = definition_of(expression.function)
@@ -125,7 +125,7 @@ def _is_constant(call: Call) -> bool:
 
 
 def _simplified(call: Call) -> RowExpression:
-    """AND and OR with constants: TRUE AND x is x, FALSE AND x is FALSE; NULL remains."""
+    """Simplifies AND and OR with constants: TRUE AND x is x, FALSE AND x is FALSE; NULL remains."""
     neutral = call.function == "AND"
     if any(_is(argument, not neutral) for argument in call.arguments):
         return Literal(BooleanType(False), not neutral)
@@ -139,7 +139,7 @@ def _simplified(call: Call) -> RowExpression:
 
 def _flat(case: Call) -> Call:
     """Flattens a CASE in a CASE's ELSE: `then` of the Table API nests the branches of one SQL CASE. Strings of any
-    length count as one type: nothing is padded in between."""
+    length count as one type, because the inner CASE pads nothing."""
     last = case.arguments[-1]
     if not isinstance(last, Call) or last.function != "CASE":
         return case
@@ -149,7 +149,7 @@ def _flat(case: Call) -> Call:
 
 
 def _decided(case: Call) -> RowExpression:
-    """A CASE without branches that are never true; its constant if the first is always true."""
+    """A CASE without branches that are never taken; the first branch's value if it is always taken."""
     *pairs, otherwise = case.arguments
     branches: list[RowExpression] = []
     for when, then in zip(pairs[0::2], pairs[1::2], strict=True):
@@ -186,7 +186,7 @@ def _computed(call: Call, session: PlannerSession, is_reached: bool, site: str |
         why = getattr(error, "problem", error.message)
         raise problem(f"this constant cannot be computed: {why}", getattr(site, "span", None)) from None
     except (ValueError, OverflowError):
-        return call  # nanoseconds, or a year beyond 9999, which Python cannot represent
+        return call  # Python cannot represent nanoseconds or a year beyond 9999
     if value is None and not call.type.is_nullable and is_reached:
         raise problem(
             f"this constant cannot be computed: it does not fit {call.type}, and would be NULL. Choose a wider type, "
@@ -198,7 +198,7 @@ def _computed(call: Call, session: PlannerSession, is_reached: bool, site: str |
 
 
 def _literal_value(value: Any, call: Call) -> Any:
-    """The value for a literal; the call itself if Python cannot represent it (nanoseconds, nested types)."""
+    """The value of a literal; the call itself if Python cannot represent the value (nanoseconds, nested types)."""
     plain = (bool, int, float, str, bytes)
     if value is None or isinstance(value, plain):
         return value

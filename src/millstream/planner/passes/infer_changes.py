@@ -1,6 +1,6 @@
 """Checks that every relation accepts its inputs' changes; errors use Flink's wording.
 
-The plan is not changed. Row-wise relations and aggregations accept retractions; all others need an append-only table. A
+The plan is not changed. Row-wise relations and aggregations accept retractions; all others require append-only input. A
 sink declares the kinds it accepts.
 """
 
@@ -108,12 +108,12 @@ def _accepted_kinds(sink: Sink, session: PlannerSession) -> Changes:
 
 
 def _refusal(sentence: str, below: Relation) -> SqlError:
-    """The sentence, a hint, and the place of the relation that emits changes."""
+    """The error: a sentence, a hint, and the location of the relation that emits changes."""
     return problem(f"{sentence}.{_hint(below)}", getattr(_maker(below).site, "span", None))
 
 
 def _words(kinds: Changes, below: Relation) -> str:
-    """The kinds in Flink's words, and the node that emits them."""
+    """The row kinds in Flink's wording, and the node that emits them."""
     names = []
     if kinds & {RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER}:
         names.append("update")
@@ -130,7 +130,7 @@ def _maker(relation: Relation) -> Relation:
 
 
 def _hint(relation: Relation) -> str:
-    """A suggestion for the likely intent."""
+    """A suggestion based on the likely intent."""
     maker = _maker(relation)
     if isinstance(maker, Aggregate):
         inside = window_columns(maker.input)

@@ -1,7 +1,7 @@
 """Finds the primary keys that a filter admits: the constants of = and IN, for every column of the key.
 
-The keys only restrict the lookup; the filter itself remains and is applied to the rows read. It is therefore sufficient
-that no admitted key is missing.
+The keys only restrict the lookup; the filter itself remains and is applied to the rows read. The result may therefore
+have too many keys, but never too few.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ _KEYS_MAX = 10_000
 
 
 def key_values(condition: RowExpression, scan: Scan, primary_key: Sequence[str]) -> pa.Array | None:
-    """The keys that a scan's filter names: a column, or structs of several; None if it does not name all."""
+    """The keys that a scan's filter lists: one column, or structs of several; None if it does not restrict every key
+    column."""
     if not primary_key:
         return None
     columns = [column.name for column in scan.table.read]
@@ -38,7 +39,7 @@ def key_values(condition: RowExpression, scan: Scan, primary_key: Sequence[str])
     try:
         arrays = [pa.array(values, pa.scalar(None, kind).type) for values, kind in zip(named, kinds, strict=True)]
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        return None  # a constant that equals no value of the column, or only after a cast
+        return None  # the constant equals no value of the column, or only after a cast
     if len(arrays) == 1:
         return arrays[0].unique()
     pairs = list(itertools.islice(itertools.product(*(array.to_pylist() for array in arrays)), _KEYS_MAX + 1))
@@ -71,7 +72,7 @@ def _named_values(part: RowExpression, place: int) -> list[Any] | None:
     if not isinstance(column, Column) or column.index != place:
         return None
     if pa.types.is_floating(column.type.arrow) or pa.types.is_nested(column.type.arrow):
-        return None  # 0.0 and -0.0 are equal, but different keys
+        return None  # 0.0 and -0.0 are equal values but different keys
     if not all(isinstance(value, Literal) for value in values):
         return None
     return [value.value for value in values if isinstance(value, Literal) and value.value is not None]

@@ -1,6 +1,6 @@
 """Merges projections over projections, and removes those without effect.
 
-A projection with other consumers stays if it computes something, so that it is computed once.
+A projection that computes something and has other consumers is retained, so that it is computed once.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _may_merge(outer: Project, inner: Project, is_shared: bool) -> bool:
 
 
 def _may_enter(outer: Project, values: Values) -> bool:
-    """Whether each row may evaluate it: RAND() read twice is one number, RAND(1) one per row."""
+    """Whether an expression may be merged upwards: RAND() read twice must stay one number, RAND(1) one per row."""
     parts = (part for each in outer.expressions for part in walk(each))
     if len(values.rows) > 1 and any(isinstance(part, Call) and part.function in _DRAWING for part in parts):
         return False
@@ -63,7 +63,7 @@ def _may_enter(outer: Project, values: Values) -> bool:
 
 
 def _without_identity(relation: Project, is_shared: bool) -> Relation:
-    """The input of a projection that only passes it on, renamed if the input's names can be changed."""
+    """Replaces a projection that only passes on its input by the input, renamed if its names can be changed."""
     inner = relation.input
     is_same = len(relation.expressions) == len(inner.schema) and all(
         isinstance(each, Column) and each.index == index for index, each in enumerate(relation.expressions)

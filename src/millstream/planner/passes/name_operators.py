@@ -1,7 +1,7 @@
 """Assigns every relation a uid derived from the plan's shape: its kind, its position, and the tables around it.
 
-Columns and expressions are not part of it: a query that selects another column finds its state again. Windows and group
-names are, since the state would otherwise have another meaning.
+Columns and expressions are not part of the uid, so a query that selects another column still finds its state. Windows
+and group names are part of it, since they determine the meaning of the state.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _shape(relation: Relation) -> str:
 
 
 def _below(relation: Relation) -> str:
-    # Edits of a query add and remove projections, filters and watermarks: they are ignored.
+    # Projections, filters and watermarks are ignored, because edits of a query add and remove them.
     if type(relation).__name__ in _STATELESS:
         return _below(relation.inputs[0])
     return _shape(relation)
@@ -72,7 +72,7 @@ def _own(relation: Relation) -> str:
     if isinstance(relation, Scan | Sink):
         table = relation.table if isinstance(relation, Scan) else relation.target
         name = ".".join(_rooted(table)) if isinstance(table, TableEntry) else type(table).__name__
-        # Other hint options make it another source, with another start or other rows.
+        # Other hint options change the source: its start position or its rows.
         hints = relation.options if isinstance(relation, Scan) else ()
         return ";".join([name, *(f"{key}={value}" for key, value in sorted(hints))])
     if isinstance(relation, WindowAggregate | WindowAssign):

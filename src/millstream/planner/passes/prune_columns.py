@@ -1,7 +1,7 @@
 """Prunes unused columns: collects top down which columns each relation's consumers read, and rebuilds the plan with
 only those, down to the columns of scans.
 
-All columns of a sink are used. The rowtime need not remain a column: batches carry timestamps separately.
+All columns of a sink are used. The rowtime column may be pruned: batches carry timestamps separately.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def prune_columns(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sin
     for relation in reversed(list(relations_of(sinks))):
         own = frozenset(wanted.setdefault(id(relation), set()))
         if not own and not isinstance(relation, Sink) and len(relation.schema):
-            # A batch counts rows by a column: retain at least one, the cheapest.
+            # A batch needs a column to have a row count: retain at least one, the cheapest.
             own = frozenset({_cheapest(relation)})
             wanted[id(relation)] |= own
         for each, columns in zip(relation.inputs, _needs(relation, own), strict=True):
@@ -83,7 +83,7 @@ def _all(relation: Relation) -> Wanted:
 
 
 def _needs(relation: Relation, wanted: Wanted) -> list[Wanted]:
-    """The columns of each input that a relation needs to compute the wanted ones."""
+    """The columns of each input that a relation needs to compute its wanted columns."""
     if isinstance(relation, Project):
         return [columns_of(*(relation.expressions[column] for column in wanted))]
     if isinstance(relation, Filter):
@@ -124,7 +124,7 @@ def _needs(relation: Relation, wanted: Wanted) -> list[Wanted]:
 
 
 def _of_window(window: WindowShape) -> frozenset[int]:
-    """The columns that windows use: the time, and the partition of sessions."""
+    """The columns that a window uses: the time, and the partition of sessions."""
     return frozenset({window.time, *window.partition})
 
 
@@ -146,7 +146,7 @@ def _of_groups(relation: Aggregate | WindowAggregate, wanted: Wanted) -> Wanted:
 
 
 def _of_over(relation: Over, wanted: Wanted) -> Wanted:
-    """The wanted columns of the rows, those of the window, and the arguments of the wanted calls."""
+    """The wanted input columns, the window's columns, and the arguments of the wanted calls."""
     width = len(relation.input.schema)
     needed = {column for column in wanted if column < width}
     needed |= {*relation.partition, *(key.column for key in relation.order)}
@@ -205,7 +205,7 @@ def _rebuilt(relation: Relation, wanted: Wanted, inputs: list[tuple[Relation, Pl
 
 
 def _exactly(relation: Relation, places: Places) -> Relation:
-    """All columns in their previous order, as relations with several inputs and unknown relations expect them."""
+    """All columns in their previous order, which relations with several inputs and unknown relations require."""
     order = [places[index] for index in sorted(places)]
     if order == list(range(len(relation.schema))):
         return relation
@@ -276,7 +276,7 @@ def _aggregate(
 
 
 def _rank(rank: Rank, wanted: Wanted, below: Relation, places: Places) -> tuple[Relation, Places]:
-    """Drops an unused row number: a change of position alone then emits nothing."""
+    """Drops an unused row number, so that a row whose rank changes is not emitted again."""
     width = len(rank.input.schema)
     has_number = rank.has_number and width in wanted
     columns = [*sorted(places, key=places.__getitem__), *([width] if has_number else [])]
@@ -306,7 +306,7 @@ def _over(over: Over, wanted: Wanted, below: Relation, places: Places) -> tuple[
 
 
 def _lookup(lookup: LookupJoin, wanted: Wanted, below: Relation, places: Places) -> tuple[Relation, Places]:
-    """The lookup table's wanted columns, and its key."""
+    """Narrows a lookup join to the wanted columns of the lookup table, and its key."""
     width = len(lookup.input.schema)
     used = wanted | (columns_of(lookup.condition) if lookup.condition is not None else frozenset())
     keys = {key.column for key in lookup.keys}
@@ -347,7 +347,7 @@ def _moved_call(call: AggregateCall, places: Places) -> AggregateCall:
 
 
 def _of_one(relation: Relation, wanted: Wanted, below: Relation, places: Places) -> tuple[Relation, Places]:
-    """Rebuilds a relation with one input, whose expressions move with its columns."""
+    """Rebuilds a relation with one input; its expressions are moved to the new column positions."""
     if isinstance(relation, Project):
         columns = sorted(wanted)
         expressions = tuple(moved(relation.expressions[column], places) for column in columns)

@@ -1,4 +1,4 @@
-"""Prunes unused fields of row columns, if the source can read rows of a subset of fields.
+"""Prunes unused fields of row columns, if the source can read a subset of a row's fields.
 
 The used parts of a column are a set of paths: `("place", "zip")`, or `()` for all of it. Paths are collected top down
 from all consumers of a relation; then the scan's table is narrowed, and the column types above it follow.
@@ -57,7 +57,7 @@ def prune_fields(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink
 
 
 def _can_prune(scan: Scan) -> bool:
-    """Whether a source can read rows of only the fields that its definition names."""
+    """Whether a source can read only those fields of a row that its definition lists."""
     if not isinstance(scan.table, TableEntry) or scan.table.origin is not None or scan.table.connector is None:
         return False
     if not any(isinstance(each, RowType) for each in scan.schema.types):
@@ -91,7 +91,7 @@ def _gathered(expressions: Sequence[RowExpression], into: Needs) -> Needs:
 
 
 def _needs(relation: Relation, wanted: Needs) -> list[Needs]:
-    """The parts of each input's columns that a relation reads to compute the wanted ones."""
+    """The parts of each input's columns that a relation reads to compute its wanted columns."""
     if isinstance(relation, Project):
         return [_of_project(relation, wanted)]
     passed = {column: set(paths) for column, paths in wanted.items()}
@@ -129,7 +129,7 @@ def _of_project(relation: Project, wanted: Needs) -> Needs:
 
 
 def _narrowed(type_: DataType, paths: set[Path]) -> DataType:
-    """A row type with only the fields on the paths; at least one, because a row may be NULL."""
+    """A row type with only the fields on the paths; at least one field, because a row may be NULL."""
     if not isinstance(type_, RowType) or WHOLE in paths or not type_.fields:
         return type_
     deeper: dict[str, set[Path]] = {}
@@ -155,7 +155,7 @@ def _narrowed_scan(scan: Scan, needs: Needs) -> Scan:
 
 
 def _retyped(relation: Relation) -> Relation:
-    """A relation over narrowed columns, with its passed-on columns narrowed, too."""
+    """A relation over narrowed columns; columns that it passes on are narrowed as well."""
     if isinstance(relation, Project):
         expressions = tuple(_over(each, relation.input.schema) for each in relation.expressions)
         fields = tuple(

@@ -1,6 +1,6 @@
 """Pushes filters down through projections, unions, unnesting and window functions, towards the sources.
 
-A filter is not pushed below a watermark: rows that it drops still advance event time. It is not pushed below a relation
+A filter is not pushed below a watermark, because rows that it drops must still advance event time, nor below a relation
 with other consumers, which would then be computed twice.
 """
 
@@ -76,7 +76,7 @@ def push_filters(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink
         return _filter(_renewed(relation, [below(each, lower) for each in relation.inputs]), upper)
 
     def below(relation: Relation, parts: Parts) -> Relation:
-        """An input with a filter, pushed into it unless it has other consumers."""
+        """Filters an input; the filter is pushed into it unless it has other consumers."""
         if not parts:
             return visit(relation)
         if used[id(relation)] > 1:
@@ -92,7 +92,7 @@ def _renewed(relation: Relation, inputs: list[Relation]) -> Relation:
 
 
 def _filter(relation: Relation, parts: Parts) -> Relation:
-    # Repeated conjuncts are evaluated once; but each RAND() < 0.5 is evaluated separately.
+    # Repeated conjuncts are evaluated once, unless nondeterministic: each RAND() < 0.5 is evaluated separately.
     distinct_parts = {part if is_deterministic(part) else (part, place): part for place, part in enumerate(parts)}
     condition = conjunction(list(distinct_parts.values()))
     return relation if condition is None else Filter(relation.schema, relation, condition)
@@ -118,7 +118,7 @@ def _through_union(relation: SetOperation, parts: Parts) -> tuple[Parts, Parts]:
 
 
 def _through_rows(relation: Unnest | Correlate | WindowAssign, parts: Parts) -> tuple[Parts, Parts]:
-    """The input's columns come first, and are equal in all rows derived from one input row."""
+    """For relations whose first columns are the input's, with equal values in all rows derived from one input row."""
     width: Collection[int] = range(len(relation.input.schema))
     if isinstance(relation, WindowAssign) and relation.window.kind is WindowKind.SESSION:
         width = relation.window.partition  # a dropped row might have joined two sessions
@@ -132,9 +132,9 @@ def _through_rows(relation: Unnest | Correlate | WindowAssign, parts: Parts) -> 
 
 
 def _through_join(relation: Join, parts: Parts) -> tuple[Parts, Parts, Parts, Parts]:
-    """Splits conjuncts for the left side, the right side, the condition, and above. The condition does not filter a
-    side that is also emitted unmatched, and a filter above does not apply to the other side. A filter above a temporal
-    join applies to the matching version, and must not select another one."""
+    """Splits conjuncts for the left side, the right side, the condition, and above. The condition cannot filter a side
+    that is also emitted unmatched, and a filter above cannot be applied to the other side. A filter above a temporal
+    join applies to the matched version, and must not select another."""
     kind, width = relation.kind, len(relation.left.schema)
     left_only, both = range(width), range(width, width + len(relation.right.schema))
     if isinstance(relation, TemporalJoin):
@@ -165,12 +165,12 @@ def _through_join(relation: Join, parts: Parts) -> tuple[Parts, Parts, Parts, Pa
 
 
 def _through_groups(relation: Aggregate | WindowAggregate, parts: Parts) -> tuple[Parts, Parts]:
-    """A condition on groups alone drops whole groups."""
+    """A condition that uses only group columns drops whole groups."""
     if not relation.groups or getattr(relation, "sets", None):
         return [], parts
     groups = range(len(relation.groups))
     window = window_columns(relation)
-    # Conditions on the window stay above: below, they would prevent aggregation by panes.
+    # Conditions on the window stay above: below it they would prevent aggregation by panes.
     window_parts = window.all if window is not None else frozenset()
     lower, upper = [], []
     for part in parts:
@@ -184,14 +184,14 @@ def _through_groups(relation: Aggregate | WindowAggregate, parts: Parts) -> tupl
 
 
 def _through_lookup(relation: LookupJoin, parts: Parts) -> tuple[Parts, Parts]:
-    """Conditions on the input alone are checked before the lookup."""
+    """Conditions that use only the input are checked before the lookup."""
     width = range(len(relation.input.schema))
     lower = [part for part in parts if columns_of(part) and only_uses(part, width) and is_deterministic(part)]
     return lower, [part for part in parts if part not in lower]
 
 
 def _of_columns(columns: tuple[int, ...], parts: Parts) -> tuple[Parts, Parts]:
-    """A condition on the rows' key or partition drops all rows with that key."""
+    """A condition that uses only the key or partition columns drops all rows of a key."""
     lower = [
         part
         for part in parts

@@ -1,9 +1,9 @@
-"""Recognises Top-N: ROW_NUMBER() with a bound on it, ORDER BY with LIMIT, and in BATCH ORDER BY alone.
+"""Recognises Top-N: ROW_NUMBER() with a bound on it, ORDER BY with LIMIT, and in BATCH ORDER BY without LIMIT.
 
 A filter that bounds the row number of each partition by a constant, directly above the OVER that computes it, is
 Flink's Top-N (or deduplication, for the first row by a time). Other conditions stay above.
 
-Within windows, if the partition contains the window's start and end, each window's first rows are emitted once.
+If the partition contains the window's start and end, each window's first rows are emitted once, at its end.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def rank_in_windows(relation: Relation, *, is_batch: bool) -> Relation:
         next(at for at, column in enumerate(relation.partition) if column in bounds)
         for bounds in (inside.starts, inside.ends)
     )
-    # Window deduplication orders by the windows' time, and retains the last of equal rows, as in Flink.
+    # Window deduplication orders by the windows' time attribute, and retains the last of equal rows, as in Flink.
     by_time = len(relation.order) == 1 and is_window_time(relation.input, relation.order[0].column)
     is_latest = by_time and relation.last == 1 and relation.order[0].descending
     values = {each.name: getattr(relation, each.name) for each in fields_of(relation)}
@@ -98,7 +98,7 @@ def _of_filter(relation: Filter, over: Over) -> Relation:
 
 
 def _bounds(part: RowExpression, number: int) -> tuple[int, int] | None:
-    """The smallest and the largest row number that a condition admits; None if it is not about the number."""
+    """The smallest and the largest row number that a condition admits; None if it does not concern the row number."""
     if not isinstance(part, Call) or part.function not in _MIRRORED or len(part.arguments) != 2:
         return None
     left, right = part.arguments
@@ -123,7 +123,7 @@ def _of_limit(relation: Limit, session: PlannerSession) -> Relation:
     below = relation.input
     is_sorted = isinstance(below, Sort)
     if not is_sorted and (session.is_batch or changes_of(below) == GROWS):
-        return relation  # any rows qualify: the first to arrive
+        return relation  # any rows qualify: take the first to arrive
     order = below.keys if isinstance(below, Sort) else ()
     last = RANKED_MAX if relation.count is None else relation.offset + relation.count
     input_ = below.input if isinstance(below, Sort) else below

@@ -2,7 +2,7 @@
 
 Both tables must be append-only. The rows of such joins retain their time attributes; those of any other join do not.
 Until this pass the columns of joins still carry time attributes. It removes the invalid ones, and rejects relations
-that need one and have none, in Flink's words.
+that then lack a required one, with Flink's messages.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def _without(field: Field, time: TimeKind | None) -> Field:
 
 
 def _check_window(old: Relation, relation: Relation) -> None:
-    """Rejects a window whose time column is no longer a time attribute."""
+    """Rejects a window over a column that is no longer a time attribute."""
     if not isinstance(relation, WindowAssign | WindowAggregate) or old is relation:
         return
     field = relation.input.schema.fields[relation.window.time]

@@ -1,8 +1,8 @@
 """Turns aggregations by a window's columns into window aggregations, which do not copy rows into each window.
 
 The window function below the aggregation is removed if nothing between them reads the window's columns. Otherwise (a
-filter on window_start, a window over a window's result) the rows remain in their windows, and the aggregation uses the
-columns that they have (`attached`).
+filter on window_start, a window over a window's result) the rows remain in their windows, and the aggregation uses
+their existing window columns (`attached`).
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ def _in_windows(relation: Aggregate, inside: WindowColumns) -> Relation:
 
 
 def _over_session_rows(relation: Aggregate, inside: WindowColumns) -> Relation:
-    """Groups of rows already in sessions, by start, end and other columns. All rows with one end arrive at once, when
-    it has passed, with its last moment as their time: a window of that moment contains them."""
+    """Groups rows already in sessions by start, end and other columns. All rows with the same end arrive together once
+    it has passed, timestamped with the session's last millisecond: a window of that millisecond contains them."""
     if inside.shape.time_kind is not TimeKind.ROWTIME:
         what, instead = "an aggregation of sessions of processing time by other columns than their PARTITION BY", ""
         if _is_filtered(relation.input):
@@ -97,8 +97,7 @@ def _over_session_rows(relation: Aggregate, inside: WindowColumns) -> Relation:
 
 
 def _is_filtered(relation: Relation) -> bool:
-    """Whether rows are filtered above the window function. They are part of their session: dropping one before could
-    split it."""
+    """Whether rows are filtered above the window function. Filtering below it could split a session."""
     while not isinstance(relation, WindowAssign) and len(relation.inputs) == 1:
         if isinstance(relation, Filter):
             return True
@@ -197,7 +196,8 @@ def _unwindowed(relation: Relation) -> _Unwindowed | None:
 
 
 def _unwindowed_union(relation: SetOperation) -> _Unwindowed | None:
-    """Branches with columns and time at the same positions, as those of GROUPING SETS."""
+    """Removes the window function from every branch, if columns and time are at the same positions, as with GROUPING
+    SETS."""
     branches = [_unwindowed(each) for each in relation.branches]
     first = branches[0]
     if first is None:
@@ -240,6 +240,6 @@ def _unwindowed_project(relation: Project, inside: WindowColumns) -> _Unwindowed
 
 
 def _field(field: Field, expression: RowExpression, below: Schema) -> Field:
-    """Below the window function a time column still is a time attribute."""
+    """Below the window function a time column is still a time attribute."""
     time = below.fields[expression.index].time if isinstance(expression, Column) else field.time
     return replace(field, time=time)

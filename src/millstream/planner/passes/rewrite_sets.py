@@ -117,8 +117,8 @@ def _of_sets(relation: Aggregate | WindowAggregate, sets: tuple[tuple[int, ...],
         below.schema.types[group] if at in whole else below.schema.types[group].nullable()
         for at, group in enumerate(groups)
     ]
-    # The groups come before the input's own columns, which aggregates read: those retain their values.
-    # A group of every set is passed on unchanged: windows and time attributes remain known above.
+    # Groups are prepended to the input's own columns, which keep their values for the aggregates.
+    # A group that is in every set is passed on unchanged, so windows and time attributes remain known above.
     keys = tuple(
         Field(f"$g{at}", type_, below.schema.fields[groups[at]].time if at in whole else None)
         for at, type_ in enumerate(types)
@@ -172,8 +172,8 @@ def _aggregated(
 
 
 def _grouping_value(call: AggregateCall, set_: tuple[int, ...], before: tuple[tuple[int, ...], ...]) -> int:
-    """The value of GROUPING or GROUPING_ID in the rows of a set: a bit for each group outside it, the last one lowest;
-    for GROUP_ID the number of equal sets before it.
+    """The value of GROUPING or GROUPING_ID in the rows of a set: one bit per group outside the set, the last group in
+    the lowest bit. For GROUP_ID, the number of earlier equal sets.
 
     >>> _grouping_value(AggregateCall("GROUPING", (0, 1), _NUMBER, ""), (1,), ())
     2

@@ -1,5 +1,5 @@
-"""Plan traversals for passes: each visits every relation once, however many consumers it has, so sharing is
-preserved."""
+"""Plan traversals for passes. Each visits every relation once, regardless of its number of consumers, which preserves
+sharing."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def rewritten(sinks: Sequence[Sink], rule: Callable[[Relation], Relation]) -> tu
 
 
 def rewritten_by_uses(sinks: Sequence[Sink], rule: Callable[[Relation, IsShared], Relation]) -> tuple[Sink, ...]:
-    """Rewrites by a rule that can query which of the new relations below have several consumers."""
+    """Rewrites by a rule that can check which of the new relations below have several consumers."""
     used = consumers(sinks)
     shared: set[int] = set()
 
@@ -71,7 +71,7 @@ def rewritten_by_uses(sinks: Sequence[Sink], rule: Callable[[Relation, IsShared]
 
 
 def rewritten_knowing(sinks: Sequence[Sink], rule: Callable[[Relation, Relation], Relation]) -> tuple[Sink, ...]:
-    """Rewrites by a rule that receives the previous relation, and the same with its new inputs."""
+    """Rewrites by a rule that receives the previous relation, and a copy of it with its new inputs."""
     done: dict[int, tuple[Relation, Relation]] = {}
 
     def change(relation: Relation) -> Relation:
@@ -82,7 +82,7 @@ def rewritten_knowing(sinks: Sequence[Sink], rule: Callable[[Relation, Relation]
         changed = [change(each) for each in inputs]
         same = all(new is old for new, old in zip(changed, inputs, strict=True))
         result = rule(relation, relation if same else relation.with_inputs(*changed))
-        # The cache holds the old relation, too: the id of a collected object may be reused.
+        # The cache also references the old relation: the id of a collected object may be reused.
         done[id(relation)] = (relation, result)
         return result
 
@@ -123,12 +123,12 @@ def conjuncts(condition: RowExpression) -> list[RowExpression]:
 
 
 def conjunction(parts: Sequence[RowExpression]) -> RowExpression | None:
-    """Combines conjuncts to one condition; None for an empty list."""
+    """Combines conjuncts into one condition; None for an empty list."""
     if not parts:
         return None
     if len(parts) == 1:
         return parts[0]
-    # A balanced tree, not a chain: traversals recurse to its depth.
+    # A balanced tree, not a chain, because traversals recurse to its depth.
     middle = len(parts) // 2
     left, right = conjunction(parts[:middle]), conjunction(parts[middle:])
     assert left is not None and right is not None
@@ -163,9 +163,9 @@ def moved(expression: RowExpression, places: dict[int, int]) -> RowExpression:
 
 
 def can_be_substituted(expressions: Sequence[RowExpression], into: Sequence[RowExpression]) -> bool:
-    """Whether `into` may compute the columns of `expressions` itself: each nondeterministic one is used at most once,
-    or it would have two values; and the result does not grow much, or it would double with every level of a query that
-    uses a column twice."""
+    """Whether `expressions` can be substituted for the columns that `into` uses. Each nondeterministic expression must
+    be used at most once, or it would have two values. The result must not grow much: otherwise it would double with
+    every level of a query that uses a column twice."""
     uses = Counter(part.index for whole in into for part in walk(whole) if isinstance(part, Column))
     if not all(uses[index] <= 1 or is_deterministic(each) for index, each in enumerate(expressions)):
         return False
@@ -175,7 +175,7 @@ def can_be_substituted(expressions: Sequence[RowExpression], into: Sequence[RowE
 
 
 def is_plain(expression: RowExpression) -> bool:
-    """Whether an expression is free: a column, a field of one, or a constant."""
+    """Whether an expression costs nothing: a column, a field of a column, or a constant."""
     while isinstance(expression, Call) and expression.function == "FIELD":
         expression = expression.arguments[0]
     return isinstance(expression, Column | Literal)
@@ -187,8 +187,8 @@ def only_uses(expression: RowExpression, columns: Container[int]) -> bool:
 
 
 def distinguishes_equal_keys(expression: RowExpression) -> bool:
-    """Whether an expression may differ for equal keys: 0.0 and -0.0 are equal, but not their strings and quotients. It
-    applies to the stored key of a group, not to the keys of the individual rows.
+    """Whether an expression may differ for equal keys: 0.0 and -0.0 are equal, but their strings and quotients differ.
+    A group stores one such key, and not the keys of the individual rows.
 
     >>> from millstream.expressions.types import BooleanType, DoubleType, VarCharType
     >>> x, zero = Column(DoubleType(), 0), Literal(DoubleType(), 0.0)

@@ -1,6 +1,6 @@
 """Merges equal relations: a view read by two INSERTs is computed once, and a source is read once.
 
-Relations are frozen data, so equal relations have equal rows; except random ones, which stay separate.
+Relations are frozen data, so equal relations have equal rows. Random relations are the exception, and stay separate.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ def share_subplans(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Si
 
 
 def _is_random(relation: Relation) -> bool:
-    """Whether a relation draws random values: each occurrence in the query draws its own. The clock is not random."""
+    """Whether a relation draws random values: each occurrence in the query must draw its own. The clock is not
+    random."""
     for value in vars(relation).values():
         if isinstance(value, UserFunction) and not value.is_deterministic:
             return True

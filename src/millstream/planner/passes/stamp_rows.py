@@ -1,7 +1,7 @@
 """Restamps rows of interval joins for consumers that use the other of the two time attributes.
 
-Batches carry one timestamp per row: the left one (with RIGHT, the right one). A window over the other time attribute
-reads its input restamped with it, and so does OVER ordered by it. The watermark waits for both.
+Batches carry one timestamp per row: the left one (with RIGHT, the right one). A window over the other time attribute,
+or an OVER ordered by it, reads its input restamped with that attribute. The watermark is the minimum of both.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def stamp_rows(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, 
 
 
 def _time_column(relation: Relation, *, is_batch: bool) -> int | None:
-    """The column of event time by which a relation processes its input's rows; None if it uses none, or their
-    timestamps. BATCH sorts rows by the column itself."""
+    """The event-time column by which a relation processes its input's rows; None if it uses no such column, or the
+    rows' timestamps. BATCH sorts rows by the column itself."""
     if isinstance(relation, Over):
         return relation.order[0].column if time_order(relation) is TimeKind.ROWTIME and not is_batch else None
     if not isinstance(relation, WindowAssign | WindowAggregate):
@@ -66,8 +66,8 @@ def _time_column(relation: Relation, *, is_batch: bool) -> int | None:
 
 
 def _timestamp_column(relation: Relation, *, is_batch: bool) -> int | None:
-    """The column of the rows' timestamps, for rows with two times; -1 if it is no longer a column, or unknown. None for
-    all other rows."""
+    """For rows with two times, the column that equals their timestamp; -1 if it was dropped or is unknown. None for all
+    other rows."""
     if isinstance(relation, IntervalJoin):
         interval = interval_of(relation)
         assert interval is not None
@@ -99,8 +99,8 @@ def _timestamp_column(relation: Relation, *, is_batch: bool) -> int | None:
 
 
 def _time_of_window_join(relation: WindowJoin) -> int | None:
-    """The window time of the side that has no unmatched rows of the other in it; -1 for FULL, where either may be NULL.
-    In an inner join both sides' times are the rows' time."""
+    """The window time of the side that is never NULL; -1 for FULL, where either may be NULL. In an inner join both
+    sides' window times equal the rows' timestamp."""
     windows = window_columns(relation)
     if relation.kind in (JoinKind.INNER, JoinKind.SEMI, JoinKind.ANTI):
         return None
@@ -108,6 +108,6 @@ def _time_of_window_join(relation: WindowJoin) -> int | None:
 
 
 def _time_of_union(relation: SetOperation, *, is_batch: bool) -> int | None:
-    """The column that is the time of the rows in every branch that has two; -1 if branches differ."""
+    """The column that holds the rows' timestamp in every branch with two times; -1 if branches differ."""
     columns = {_timestamp_column(branch, is_batch=is_batch) for branch in relation.branches} - {None}
     return next(iter(columns), None) if len(columns) < 2 else -1

@@ -1,7 +1,7 @@
-"""Finds the range of times that a filter admits for a column: by =, <, <=, >, >= with constants, on the column alone.
+"""Finds the range of times that a filter admits for a column, from =, <, <=, >, >= between the column and constants.
 
-As in `key_filters`, the range only restricts the read; the filter itself remains. Times are milliseconds, rounded down:
-the compared values were rounded likewise, so no row is lost.
+As in `key_filters`, the range only restricts the read; the filter itself remains. Times are milliseconds, rounded down;
+the compared values were rounded in the same way, so no row is lost.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def time_range(condition: RowExpression, scan: Scan, column: str) -> TimeRange:
 
 
 def _compared(part: RowExpression, place: int) -> tuple[str, int | None]:
-    """The comparison of the column at this position, and the time; "" if there is none."""
+    """The operator that compares the column at this position, and the time; "" for other conditions."""
     if not isinstance(part, Call) or part.function not in _TURNED or len(part.arguments) != 2:
         return "", None
     left, right, comparison = *part.arguments, part.function

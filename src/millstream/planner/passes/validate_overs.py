@@ -1,7 +1,7 @@
-"""Rejects unsupported OVER windows and calls, in Flink's words for what Flink rejects as well.
+"""Rejects unsupported OVER windows and calls, with Flink's messages where Flink rejects them too.
 
 In time order over an append-only table a row is emitted once, so it cannot depend on later rows. A range with a start
-bound needs one column with a distance. The plan is not changed.
+bound needs a single sort column for which distances are defined. The plan is not changed.
 """
 
 from __future__ import annotations

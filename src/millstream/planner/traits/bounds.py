@@ -1,7 +1,7 @@
 """Columns bounded by the watermark: no later row, late ones included, has a smaller value.
 
-A window that has ended emits no further row and drops late ones: its end exceeds the watermark on emission, and so do
-the columns that the same window derives from its rows. A rowtime is not bounded, because rows may arrive late and only
+A window that has ended emits no further row and drops late ones: the window end of later rows exceeds the watermark, as
+do the columns that the window derives from its rows. A rowtime is not bounded, because rows may arrive late and only
 windows drop them. A group or a partition changes only when one of its rows arrives.
 """
 
@@ -65,7 +65,8 @@ def _of_rows(relation: WindowJoin | WindowRank, zone: str) -> Bounds:
     inside = window_columns(relation)
     if inside is None or inside.shape.time_kind is not TimeKind.ROWTIME:
         return {}
-    # The windows may follow the zone's clocks, which is not known here: then only the window's time is bounded.
+    # The windows may be aligned to the zone's local time, which is not known here: then only the window's time is
+    # bounded.
     is_known = zone in _UTC
     bounds = dict.fromkeys(inside.times, 1)
     return bounds | {column: 2 for column in inside.ends if is_known}
@@ -83,7 +84,8 @@ def _of_windows(relation: WindowAggregate, zone: str) -> Bounds:
 
 
 def window_bounds(window: WindowShape, below: Relation, zone: str) -> dict[WindowProperty, int]:
-    """Bounds of window properties, for windows emitted at their end. At W, windows whose last moment is ≤ W ended."""
+    """Bounds of window properties, for windows emitted at their end. At watermark W, windows with a last millisecond ≤
+    W have ended."""
     if window.time_kind is not TimeKind.ROWTIME:
         return {}
     bounds = {WindowProperty.TIME: 1}

@@ -1,8 +1,8 @@
 """The row kinds (+I -U +U -D) that a relation may emit.
 
-Append-only tables emit +I, and so do windows, which emit each result once. GROUP BY emits a group's previous and new
-row, and a delete if its input deletes rows. Row-wise relations pass on their input's kinds. BATCH emits only final
-rows, as +I.
+Append-only tables emit +I, as do windows, which emit each result once. GROUP BY emits a group's previous and new row,
+and a delete if its input emits deletes. Row-wise relations pass on their input's kinds. BATCH emits only final rows, as
++I.
 """
 
 from __future__ import annotations
@@ -98,14 +98,14 @@ def scan_changes(scan: Scan) -> Changes:
     entry = scan.table
     origin = entry.origin if isinstance(entry, TableEntry) else entry
     if origin is not None or not isinstance(entry, TableEntry):
-        changes: Changes = getattr(origin, "changes", GROWS)  # streams of the program carry their own
+        changes: Changes = getattr(origin, "changes", GROWS)  # DataStreams of the program declare their own kinds
         return changes
     declared = table_factory(entry, scan.options).emitted_changes(dict((*entry.options, *scan.options)))
     return frozenset(kind for kind in RowKind if str(kind) in declared)
 
 
 def scan_of(relation: Relation) -> Scan | None:
-    """The scan below projections, filters and watermarks; None if another relation is there."""
+    """The scan below projections, filters and watermarks; None if another relation is in between."""
     while isinstance(relation, Project | Filter | WatermarkAssign):
         relation = relation.input
     return relation if isinstance(relation, Scan) else None

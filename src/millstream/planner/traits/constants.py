@@ -1,5 +1,5 @@
-"""Columns with one value in all rows. A constant argument, such as LISTAGG's separator or LAG's offset, stays a
-constant wherever passes move it."""
+"""Columns with one value in all rows. A constant argument, such as LISTAGG's separator or LAG's offset, remains
+recognisable wherever passes move it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Columns whose value may differ between a row's insert and its delete.
 
-A deleted row is computed again from the row below it. A nondeterministic function (RAND, NOW, a user's function
-declared so) then computes another row, and the inserted one is never deleted. This is harmless up to a sink, but not
-before an operator that stores or counts rows.
+A deleted row is computed again from the row below it. A nondeterministic function (RAND, NOW, or a user's function
+declared as such) then computes a different row, and the inserted row is never deleted. This is harmless on the way to a
+sink, but not upstream of an operator that stores or counts rows.
 """
 
 from __future__ import annotations
@@ -41,5 +41,5 @@ def changing_columns(relation: Relation) -> Columns:
 
 
 def is_unsteady(expression: RowExpression, columns: Columns) -> bool:
-    """Whether an expression may have another value when recomputed; `columns` are the input's unsteady columns."""
+    """Whether an expression may have a different value when recomputed; `columns` are the input's unsteady columns."""
     return not is_deterministic(expression) or bool(columns_of(expression) & columns)

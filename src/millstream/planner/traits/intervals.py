@@ -15,7 +15,7 @@ __all__ = ["Interval", "interval_of", "is_in_one_window", "selects_version", "ve
 
 @dataclass(frozen=True)
 class Interval:
-    """Bounds on the right time minus the left one. `times` are columns of each side; `parts` are the conjuncts that
+    """Bounds on the right time minus the left time. `times` is one column of each side; `parts` are the conjuncts that
     state the bounds."""
 
     times: tuple[int, int]
@@ -57,7 +57,7 @@ def interval_of(join: Join) -> Interval | None:
 
 
 def selects_version(part: RowExpression) -> bool:
-    """Whether `version_of` or the key extraction would read a conjunct of a temporal join as one that selects the
+    """Whether `version_of` or the key extraction would interpret a conjunct of a temporal join as selecting the
     version: an equality, or a comparison of times."""
     if not isinstance(part, Call):
         return False
@@ -65,8 +65,8 @@ def selects_version(part: RowExpression) -> bool:
 
 
 def version_of(join: Join) -> tuple[tuple[int, int], RowExpression]:
-    """The times of a temporal join, as columns of each side, and the conjunct that compares them. Comparisons that the
-    query wrote are wrapped in IS TRUE."""
+    """The times of a temporal join, as columns of each side, and the conjunct that compares them. The query's own
+    comparisons are wrapped in IS TRUE."""
     width = len(join.left.schema)
     for part in conjuncts(join.condition) if join.condition is not None else []:
         compared = comparison_of(part)

@@ -1,7 +1,7 @@
 """Upsert keys: sets of columns whose values identify at most one row of a relation at any time.
 
-A declared primary key is trusted, as in Flink. Doubtful sets are left out: a sink whose key contains none of the upsert
-keys stores the rows it received.
+A declared primary key is trusted, as in Flink. Uncertain sets are omitted: a sink whose key contains no upsert key
+stores the rows that it received.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def upsert_keys(relation: Relation) -> Keys:
     if isinstance(relation, Aggregate) and not relation.sets:
         return frozenset({frozenset(range(len(relation.groups)))})
     if isinstance(relation, WindowAggregate):
-        return _NONE  # its rows never change
+        return _NONE  # rows that never change need no key
     if isinstance(relation, Rank):
         return _of_rank(relation)
     if isinstance(relation, Join):

@@ -1,6 +1,6 @@
-"""Relations whose first columns are those of their input, row by row: properties of a column below hold above.
+"""Relations whose first columns are their input's, row by row: properties of an input column also hold in the result.
 
-Joins are not listed, nor relations that exist at one stage of planning only: callers add those.
+Joins, and relations that exist only at one stage of planning, are not listed: callers add them.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """How rows reach a relation from its inputs, in Flink's terms: FORWARD within a task, HASH to the task that owns the
-key, GLOBAL to the single task."""
+key, GLOBAL to a single task."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Whether OVER and ROW_NUMBER order rows by one ascending time attribute.
 
 Over an append-only table such rows are emitted once, when their time is reached. Any other order requires all rows of
-the partition, and an inserted row changes the results of others.
+the partition, and an inserted row changes the results of other rows.
 """
 
 from __future__ import annotations

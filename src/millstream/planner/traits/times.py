@@ -1,4 +1,4 @@
-"""Reads comparisons of instants from conditions: a column plus a constant, compared with another."""
+"""Reads comparisons of instants from conditions: each side is a column plus a constant."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def is_moment(expression: RowExpression) -> bool:
 
 
 def comparison_of(part: RowExpression) -> Comparison | None:
-    """A conjunct that compares two instants; None for any other."""
+    """The comparison of two instants in a conjunct; None for any other conjunct."""
     if not isinstance(part, Call) or part.function not in _MIRRORED or len(part.arguments) != 2:
         return None
     left, right = part.arguments

@@ -30,8 +30,8 @@ __all__ = ["WindowColumns", "are_equal_windows", "is_window_time", "window_colum
 
 @dataclass(frozen=True)
 class WindowColumns:
-    """Positions of a window's columns in a relation (a column may occur twice), and the window's shape, whose `time` is
-    unused here."""
+    """Positions of a window's columns in a relation (a column may occur twice), and the window's shape without its
+    `time`, which is unused here."""
 
     shape: WindowShape
     starts: frozenset[int]
@@ -39,7 +39,7 @@ class WindowColumns:
     times: frozenset[int]
 
     def are_all_in(self, groups: tuple[int, ...]) -> bool:
-        """Whether grouping by these columns groups by window."""
+        """Whether grouping by these columns includes the whole window."""
         return bool(self.starts & set(groups)) and bool(self.ends & set(groups))
 
     @property
@@ -84,7 +84,7 @@ def _of_grouping(relation: Aggregate) -> WindowColumns | None:
     if inside is None or not inside.are_all_in(relation.groups):
         return None
 
-    # A group missing from some set is NULL in some rows.
+    # A group that is not in every set is NULL in some rows.
     whole = [at for at in range(len(relation.groups)) if all(at in positions for positions in relation.sets or ())]
 
     def moved(columns: frozenset[int]) -> frozenset[int]:
@@ -96,7 +96,7 @@ def _of_grouping(relation: Aggregate) -> WindowColumns | None:
 
 
 def _of_join(relation: WindowJoin) -> WindowColumns | None:
-    """The window of the side that every result contains a row of; of both sides for an inner join."""
+    """The window of the side that has a row in every result; of both sides for an inner join."""
     left, right, width = window_columns(relation.left), window_columns(relation.right), len(relation.left.schema)
     if left is None or right is None or relation.kind is JoinKind.FULL:
         return None
@@ -125,7 +125,7 @@ def _of_union(relation: SetOperation) -> WindowColumns | None:
 
 
 def are_equal_windows(left: Relation, right: Relation) -> bool:
-    """Whether rows of two relations are in windows of the same kind, size and kind of clock."""
+    """Whether the windows of two relations have the same kind, size and kind of time."""
     windows = window_columns(left), window_columns(right)
     if windows[0] is None or windows[1] is None:
         return False
@@ -148,7 +148,7 @@ def is_window_time(relation: Relation, column: int) -> bool:
 
 
 def _are_moments(relation: Relation) -> bool:
-    """Whether rows were assigned to windows by instants, which the session's zone shows as local times."""
+    """Whether rows were assigned to windows by instants, which are displayed as local times of the session's zone."""
     while not isinstance(relation, WindowAssign | WindowAggregate) or relation.window.attached is not None:
         relation = relation.inputs[0]
     return isinstance(relation.input.schema.types[relation.window.time], LocalZonedTimestampType)

@@ -1,6 +1,6 @@
 """Partitions, statistics and models of Flink's catalogs, which a catalog in memory does not store.
 
-Flink uses statistics to order joins in batch plans. Reading them returns empty ones, writing them is rejected.
+Flink uses statistics to order joins in batch plans. Here reads return empty statistics, and writes are rejected.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _NO_STATISTICS = "plans do not use statistics: leave them out"
 
 
 class CatalogStatistics:
-    """Partitions, statistics and models of a catalog in memory: none."""
+    """Partitions, statistics and models of a catalog in memory, which are always empty."""
 
     def list_partitions(
         self, table_path: ObjectPath, partition_spec: CatalogPartitionSpec | None = None
     ) -> list[CatalogPartitionSpec]:
-        """The partitions stored in the catalog: none."""
+        """Always empty: the catalog stores no partitions."""
         return []
 
     def get_partition(self, table_path: ObjectPath, partition_spec: CatalogPartitionSpec) -> CatalogPartition:
@@ -68,7 +68,7 @@ class CatalogStatistics:
         raise NotAvailableError(f"Catalog.alter_partition is not available: {_NO_PARTITIONS}")
 
     def list_models(self, database_name: str) -> list[str]:
-        """The names of all models: there are none."""
+        """Always empty: the catalog stores no models."""
         return []
 
     def get_model(self, model_path: ObjectPath) -> CatalogModel:
@@ -96,35 +96,35 @@ class CatalogStatistics:
         raise NotAvailableError(f"Catalog.alter_model is not available: {NO_MODELS}")
 
     def get_table_statistics(self, table_path: ObjectPath) -> CatalogTableStatistics:
-        """The size of a table: unknown."""
+        """The size of a table, which is always unknown."""
         return CatalogTableStatistics()
 
     def get_table_column_statistics(self, table_path: ObjectPath) -> CatalogColumnStatistics:
-        """Statistics of a table's values: none."""
+        """Statistics of a table's values, which are always empty."""
         return CatalogColumnStatistics()
 
     def get_partition_statistics(
         self, table_path: ObjectPath, partition_spec: CatalogPartitionSpec
     ) -> CatalogTableStatistics:
-        """The size of a partition: unknown."""
+        """The size of a partition, which is always unknown."""
         return CatalogTableStatistics()
 
     def bulk_get_partition_statistics(
         self, table_path: ObjectPath, partition_specs: list[CatalogPartitionSpec]
     ) -> list[CatalogTableStatistics]:
-        """The sizes of partitions: unknown."""
+        """The sizes of partitions, which are always unknown."""
         return [CatalogTableStatistics() for _ in partition_specs]
 
     def get_partition_column_statistics(
         self, table_path: ObjectPath, partition_spec: CatalogPartitionSpec
     ) -> CatalogColumnStatistics:
-        """Statistics of a partition's values: none."""
+        """Statistics of a partition's values, which are always empty."""
         return CatalogColumnStatistics()
 
     def bulk_get_partition_column_statistics(
         self, table_path: ObjectPath, partition_specs: list[CatalogPartitionSpec]
     ) -> list[CatalogColumnStatistics]:
-        """Statistics of partitions' values: none."""
+        """Statistics of partitions' values, which are always empty."""
         return [CatalogColumnStatistics() for _ in partition_specs]
 
     def alter_table_statistics(self, table_path: ObjectPath, table_statistics: Any, ignore_if_not_exists: bool) -> None:

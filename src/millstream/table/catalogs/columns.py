@@ -64,19 +64,19 @@ class Column(ABC):
         """Whether an INSERT writes it."""
 
     def get_data_type(self) -> DataType:
-        """Its type."""
+        """The type."""
         return self._data_type
 
     def get_name(self) -> str:
-        """Its name."""
+        """The name."""
         return self._name
 
     def get_comment(self) -> str | None:
-        """Its comment."""
+        """The comment."""
         return self._comment
 
     def as_summary_string(self) -> str:
-        """The column in a line."""
+        """The column on one line."""
         extras = self.explain_extras()
         return f"`{self._name}` {self._data_type}" + (f" {extras}" if extras else "")
 
@@ -86,11 +86,11 @@ class Column(ABC):
 
     @abstractmethod
     def copy(self, new_type: DataType) -> Column:
-        """The column with another type."""
+        """The column with a different type."""
 
     @abstractmethod
     def rename(self, new_name: str) -> Column:
-        """The column under another name."""
+        """The column with a different name."""
 
     @property
     @abstractmethod
@@ -169,7 +169,7 @@ class ComputedColumn(Column):
         return False
 
     def get_expression(self) -> ResolvedExpression:
-        """Its expression."""
+        """The expression."""
         return self._expression
 
     def explain_extras(self) -> str | None:
@@ -214,11 +214,11 @@ class MetadataColumn(Column):
         return MetadataColumn(**(parts_of_self | parts))
 
     def is_virtual(self) -> bool:
-        """Whether it is only read, never written."""
+        """Whether the column is read-only."""
         return self._is_virtual
 
     def get_metadata_key(self) -> str | None:
-        """The connector's key for it; None if it is the column's name."""
+        """The connector's metadata key; None if it equals the column's name."""
         return self._metadata_key
 
     def with_comment(self, comment: str | None) -> MetadataColumn:
@@ -238,7 +238,7 @@ class MetadataColumn(Column):
         return self._changed(data_type=new_data_type)
 
     def rename(self, new_name: str) -> MetadataColumn:
-        # Without a key, its name is the key: it remains so under the new name.
+        # Without a key the column's name is the key, which a renamed column keeps.
         return self._changed(name=new_name, metadata_key=self._metadata_key or self._name)
 
     @property
@@ -266,7 +266,7 @@ class WatermarkSpec:
         return WatermarkSpec(column=rowtime_attribute, expression=watermark_expression)
 
     def get_rowtime_attribute(self) -> str:
-        """The column."""
+        """The rowtime column."""
         return self._column
 
     def get_watermark_expression(self) -> ResolvedExpression:
@@ -274,7 +274,7 @@ class WatermarkSpec:
         return self._expression
 
     def as_summary_string(self) -> str:
-        """The watermark in a line."""
+        """The watermark on one line."""
         type_ = self._expression.get_output_data_type()
         return f"WATERMARK FOR `{self._column}`: {type_} AS {self._expression.as_summary_string()}"
 
@@ -307,20 +307,20 @@ class Constraint(ABC):
         self._name = name
 
     def get_name(self) -> str:
-        """Its name."""
+        """The name."""
         return self._name
 
     def is_enforced(self) -> bool:
-        """Whether it is enforced: never, as in Flink."""
+        """Whether the constraint is enforced. Never true, as in Flink."""
         return False
 
     def get_type(self) -> Constraint.ConstraintType:
-        """Its kind."""
+        """The kind."""
         return Constraint.ConstraintType.PRIMARY_KEY
 
     @abstractmethod
     def as_summary_string(self) -> str:
-        """The constraint in a line."""
+        """The constraint on one line."""
 
     def __str__(self) -> str:
         return self.as_summary_string()
@@ -335,7 +335,7 @@ class UniqueConstraint(Constraint):
 
     @staticmethod
     def primary_key(name: str, columns: list[str]) -> UniqueConstraint:
-        """A primary key."""
+        """Creates a primary key."""
         return UniqueConstraint(name=name, columns=tuple(columns))
 
     def get_columns(self) -> list[str]:
@@ -343,7 +343,7 @@ class UniqueConstraint(Constraint):
         return list(self._columns)
 
     def get_type_string(self) -> str:
-        """Its kind, as SQL writes it."""
+        """The kind in SQL syntax."""
         return "PRIMARY KEY"
 
     def as_summary_string(self) -> str:

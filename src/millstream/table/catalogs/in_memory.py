@@ -65,7 +65,7 @@ class Catalog(CatalogStatistics):
         return database_name in self._catalog.databases
 
     def create_database(self, name: str, database: CatalogDatabase, ignore_if_exists: bool) -> None:
-        """A new database."""
+        """Creates a database."""
         if self.database_exists(name):
             if ignore_if_exists:
                 return
@@ -150,7 +150,7 @@ class Catalog(CatalogStatistics):
         self._put(ObjectPath(table_path.get_database_name(), new_table_name), entry)
 
     def create_table(self, table_path: ObjectPath, table: CatalogBaseTable, ignore_if_exists: bool) -> None:
-        """A new table or view."""
+        """Creates a table or view."""
         if self.table_exists(table_path):
             if ignore_if_exists:
                 return
@@ -202,7 +202,7 @@ class Catalog(CatalogStatistics):
         return sorted(self._database(database_name).functions)
 
     def list_procedures(self, database_name: str) -> list[str]:
-        """The names of all procedures: there are none."""
+        """Always empty: the catalog stores no procedures."""
         return []
 
     def get_function(self, function_path: ObjectPath) -> CatalogFunction:
@@ -220,7 +220,7 @@ class Catalog(CatalogStatistics):
         return database is not None and function_path.get_object_name().lower() in database.functions
 
     def create_function(self, function_path: ObjectPath, function: CatalogFunction, ignore_if_exists: bool) -> None:
-        """Adds a function, by its name in Python."""
+        """Adds a function by its Python name."""
         if self.function_exists(function_path):
             if ignore_if_exists:
                 return

@@ -40,11 +40,11 @@ class _Described:
         self._parts = parts
 
     def get_properties(self) -> dict[str, str]:
-        """Its properties."""
+        """The properties."""
         return dict(self._parts.get("properties") or {})
 
     def get_comment(self) -> str:
-        """Its comment, or ""."""
+        """The comment, or ""."""
         return self._parts.get("comment") or ""
 
     def copy(self) -> Any:
@@ -52,11 +52,11 @@ class _Described:
         return type(self)(dict(self._parts))
 
     def get_description(self) -> str | None:
-        """Its comment, as the short description."""
+        """The comment, as the short description."""
         return self._parts.get("comment")
 
     def get_detailed_description(self) -> str | None:
-        """Its comment, as the detailed description."""
+        """The comment, as the detailed description."""
         return self._parts.get("comment")
 
     def __eq__(self, other: object) -> bool:
@@ -115,13 +115,13 @@ class CatalogBaseTable(_Described):
         return self.get_properties()
 
     def get_unresolved_schema(self) -> Schema:
-        """Its columns."""
+        """The columns."""
         schema: Schema = self._parts["schema"]
         return schema
 
 
 def _unresolved(schema: Any) -> Any:
-    """The schema; of a TableSchema, its columns."""
+    """The schema; a TableSchema is converted."""
     from millstream.table.schema import Schema
 
     if not hasattr(schema, "get_field_data_types"):
@@ -142,7 +142,7 @@ class CatalogPartition(_Described):
 
 
 class CatalogFunction(_Described):
-    """A function, by its name in Python."""
+    """A function, identified by its Python name."""
 
     def __init__(self, j_catalog_function: Any) -> None:
         super().__init__(j_catalog_function)
@@ -153,20 +153,20 @@ class CatalogFunction(_Described):
         return CatalogFunction({"class_name": class_name, "language": function_language})
 
     def get_class_name(self) -> str:
-        """Its path in Python: `module.name`."""
+        """The path in Python: `module.name`."""
         return str(self._parts["class_name"])
 
     def get_function_language(self) -> str:
-        """Its language."""
+        """The language."""
         return str(self._parts["language"])
 
     def get_options(self) -> dict[str, str]:
-        """Its options."""
+        """The options."""
         return self.get_properties()
 
 
 class CatalogModel(_Described):
-    """A model of machine learning."""
+    """A machine learning model."""
 
     def __init__(self, j_catalog_model: Any) -> None:
         super().__init__(j_catalog_model)
@@ -240,7 +240,7 @@ class ObjectPath:
         return isinstance(other, ObjectPath) and self._names == other._names
 
     def compare_to(self, other: ObjectPath) -> int:
-        """Less than, equal to or greater than 0, by the order of the full names."""
+        """Compares the full names: negative, 0 or positive."""
         return (self.get_full_name() > other.get_full_name()) - (self.get_full_name() < other.get_full_name())
 
     def __lt__(self, other: object) -> bool:
@@ -342,7 +342,7 @@ class CatalogDescriptor:
 
     @staticmethod
     def of(catalog_name: str, configuration: Configuration, comment: str | None = None) -> CatalogDescriptor:
-        """A catalog with this name and these settings: {'type': 'generic_in_memory'}."""
+        """A catalog with this name and these settings, such as {'type': 'generic_in_memory'}."""
         return CatalogDescriptor((catalog_name, configuration, comment))
 
 
@@ -356,7 +356,7 @@ class ObjectIdentifier:
 
     @staticmethod
     def of(catalog_name: str, database_name: str, object_name: str) -> ObjectIdentifier:
-        """The full name of three parts."""
+        """Creates an identifier from its three parts."""
         return ObjectIdentifier((catalog_name, database_name, object_name))
 
     def get_catalog_name(self) -> str:

@@ -38,7 +38,7 @@ class ResolvedSchema:
 
     @staticmethod
     def of(columns: Sequence[Column]) -> ResolvedSchema:
-        """A schema of columns alone."""
+        """A schema with columns only."""
         return ResolvedSchema(columns)
 
     @staticmethod
@@ -48,7 +48,7 @@ class ResolvedSchema:
         return ResolvedSchema([PhysicalColumn(name=name, data_type=type_) for name, type_ in pairs])
 
     def get_column_count(self) -> int:
-        """How many columns there are."""
+        """The number of columns."""
         return len(self._columns)
 
     def get_columns(self) -> list[Column]:
@@ -64,7 +64,7 @@ class ResolvedSchema:
         return [column.get_data_type() for column in self._columns]
 
     def get_column(self, column_index_or_name: int | str) -> Column | None:
-        """A column by its position, counted from 0, or by its name; None if there is none."""
+        """A column by its position, counted from 0, or by its name; None if it does not exist."""
         if isinstance(column_index_or_name, str):
             return next((each for each in self._columns if each.get_name() == column_index_or_name), None)
         return self._columns[column_index_or_name] if 0 <= column_index_or_name < len(self._columns) else None

@@ -1,1 +1,1 @@
-"""Conversions between tables and DataStreams, and from lists and DataFrames of the program."""
+"""Converts between tables and DataStreams, and creates tables from lists and DataFrames of the program."""

@@ -1,4 +1,4 @@
-"""A table as a stream of its changes: their kinds and columns."""
+"""Converts a table to a stream of its changes, with row kinds."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ _BATCH_ROWS_MAX = 65_536
 
 
 class ColumnSource(Source):
-    """The rows of an Arrow table, in order, once. They are sent to tasks in the plan, as Arrow IPC."""
+    """Emits the rows of an Arrow table once, in order. The plan carries them to tasks as Arrow IPC."""
 
     bounded = True
     single = True

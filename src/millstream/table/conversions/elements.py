@@ -52,7 +52,7 @@ def elements_type(elements: Sequence[Any], schema: Any) -> RowType:
 
 
 def _completed(names: list[str], width: int) -> list[str]:
-    """The names of all columns: those declared, then `_3` and so on."""
+    """The names of all columns: the declared names, then `_3` and so on."""
     if len(names) > width:
         raise refuse(f"from_elements: found {len(names)} names for {width} fields: {', '.join(names)}")
     return [*names, *(f"_{place + 1}" for place in range(len(names), width))]
@@ -79,7 +79,7 @@ def rows_of(elements: Iterable[Any], row_type: RowType) -> list[Any]:
 
 
 def _converted(row: Any, conversions: list[Conversion]) -> Any:
-    """A row with its values in their stored form."""
+    """Converts a row's values to their stored form."""
     if not any(conversions):
         return row
     values = [v if change is None or v is None else change(v) for v, change in zip(row, conversions, strict=True)]
@@ -146,7 +146,7 @@ def _schema_names(schema: Any) -> list[str] | None:
 
 
 def _named_fields(element: Any) -> Mapping[str, Any] | None:
-    """The fields of a dict or a user's object; None: its fields have positions."""
+    """The fields of a dict or a user's object by name; None for values whose fields are positional."""
     if isinstance(element, Mapping):
         return element
     return None if isinstance(element, tuple | list | Row) else attributes_of(element)

@@ -58,7 +58,7 @@ def attributes_of(value: Any) -> dict[str, Any] | None:
 
 
 def _merged_type(name: str, values: Iterable[Any]) -> DataType:
-    """The common type of all values; NULL if there are none."""
+    """The common type of all values; NULL without values."""
     merged: DataType = types.NullType()
     for value in values:
         merged = _wider(name, merged, _inferred(name, value))
@@ -96,7 +96,7 @@ def _inferred(name: str, value: Any) -> DataType:
 
 
 def _item_type(values: array.array[Any]) -> DataType:
-    """The element type of a Python array: the smallest for all of its type code's numbers."""
+    """The element type of a Python array: the smallest type that holds all numbers of its type code."""
     code = values.typecode
     if code in _REAL_NUMBERS:
         return _REAL_NUMBERS[code](False)
@@ -110,7 +110,7 @@ def _item_type(values: array.array[Any]) -> DataType:
 
 def _scalar_type(value: Any) -> DataType | None:
     if getattr(value, "shape", None) == ():
-        value = value.item()  # numpy's scalars
+        value = value.item()  # numpy scalars
     if isinstance(value, datetime.datetime):
         return types.TimestampType(6) if value.tzinfo is None else types.LocalZonedTimestampType(6)
     return next((data_type for kind, data_type in _SCALARS if isinstance(value, kind)), None)

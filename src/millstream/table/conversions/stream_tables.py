@@ -1,6 +1,6 @@
 """Converts a DataStream to a table, and a table to a DataStream.
 
-The columns are those of the stream's type, or of a Schema, which may add computed columns, the stream's timestamps
+The columns come from the stream's type or from a Schema, which may add computed columns, the stream's timestamps
 (`column_by_metadata("rowtime", …)`) and watermarks (`SOURCE_WATERMARK()`). The legacy form is a list of fields:
 `col("a"), col("b").alias("c"), col("ts").rowtime`.
 """
@@ -51,8 +51,8 @@ class _StreamTable:
 def stream_relation(
     stream: DataStream, fields: Sequence[Any], session: PlannerSession, changes: frozenset[RowKind] = _GROWS
 ) -> Relation:
-    """The table of a stream: by a schema, by a list of fields, or by its type alone. `changes`: the row kinds that may
-    occur."""
+    """Converts a stream to a table by a schema, by a list of fields, or by the stream's type. `changes`: the row kinds
+    that may occur."""
     row_type = columns_of_stream(stream._stream_type())
     if len(fields) == 1 and isinstance(fields[0], Schema):
         table = _of_schema(fields[0], row_type)
@@ -80,7 +80,7 @@ def _origin(stream: DataStream) -> StreamOrigin:
 
 
 def _plain_edge(stream: DataStream) -> Edge:
-    """The single node that emits the stream's records; a union or a partitioned stream gets one."""
+    """The single node that emits the stream's records, which is added for a union or a partitioned stream."""
     if len(stream._edges) == 1 and stream._edges[0].partitioning is Partitioning.UNSPECIFIED:
         return stream._edges[0]
     return stream.filter(_every_record)._edges[0]
@@ -97,8 +97,8 @@ def _columns(names: Sequence[str], row_type: RowType) -> tuple[ColumnDefinition,
 
 
 def _of_schema(schema: Schema, row_type: RowType) -> _StreamTable:
-    """The columns of a schema. Types that it declares apply to the fields of the same name; without physical columns,
-    all fields of the stream come first."""
+    """The columns of a schema. Its types apply to the fields of the same name. Without physical columns, the stream's
+    fields precede the schema's columns."""
     declared = {column.name: column for column in schema._columns if _is_physical(column)}
     others = tuple(column for column in schema._columns if not _is_physical(column))
     parts = schema._watermarks, schema._key
@@ -126,7 +126,7 @@ def _is_physical(column: ColumnDefinition) -> bool:
 
 
 def _of_fields(fields: Sequence[Any], row_type: RowType) -> _StreamTable:
-    """The columns of a list of fields: by name if all names are the stream's, otherwise by position."""
+    """The columns of a list of fields, matched by name if the stream has all names, otherwise by position."""
     parts = [_field(each) for each in fields]
     plain = [part for part in parts if part.time is None]
     by_name = all(part.source in row_type.names for part in plain)

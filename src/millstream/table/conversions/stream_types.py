@@ -1,7 +1,7 @@
 """Maps a DataStream's type to table columns.
 
-A row has one column per field, a tuple `f0`, `f1`, …, any other type one column, `f0`. Records of an untyped stream
-are RAW, as only Python knows their values.
+A row has one column per field, a tuple `f0`, `f1`, …, any other type one column, `f0`. Records of an untyped stream are
+RAW, because only Python can interpret them.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _row(type_info: RowTypeInfo | TupleTypeInfo, names: list[str]) -> RowType:
 
 
 def data_type_of(type_info: TypeInformation | None) -> DataType:
-    """The SQL type for a stream's type; RAW if there is none."""
+    """The SQL type that corresponds to a stream's type; RAW if SQL lacks one."""
     if isinstance(type_info, TableValueType):
         return type_info.data_type
     if isinstance(type_info, ExternalTypeInfo):

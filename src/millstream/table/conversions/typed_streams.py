@@ -27,7 +27,7 @@ def flagged_stream(stream: DataStream, type_info: TypeInformation) -> DataStream
 
 
 def _value_of(stream: DataStream, type_info: TypeInformation, method: str) -> Callable[[Any], Any]:
-    """Converts a row to the type's value. Rejects types of another width."""
+    """The conversion from a row to a value of the type. Rejects types with a different number of fields."""
     rows = stream._stream_type()
     assert isinstance(rows, RowTypeInfo)
     if not isinstance(type_info, TypeInformation):

@@ -81,7 +81,7 @@ class CatalogMethods:
         self._session.store.catalogs[catalog_name] = catalog._catalog
 
     def get_catalog(self, catalog_name: str) -> Catalog | None:
-        """The catalog of that name; None if there is none."""
+        """The catalog with that name; None if it does not exist."""
         catalog = self._session.store.catalogs.get(catalog_name)
         return None if catalog is None else Catalog((catalog_name, catalog, self._session))
 
@@ -90,7 +90,7 @@ class CatalogMethods:
         return sorted(self._session.store.catalogs)
 
     def get_current_catalog(self) -> str:
-        """The catalog of unqualified names."""
+        """The catalog in which unqualified names are resolved."""
         return self._session.catalog
 
     def use_catalog(self, catalog_name: str) -> None:
@@ -103,7 +103,7 @@ class CatalogMethods:
         return sorted(self._session.store.catalog(self._session.catalog).databases)
 
     def get_current_database(self) -> str:
-        """The database of unqualified names."""
+        """The database in which unqualified names are resolved."""
         return self._session.database
 
     def use_database(self, database_name: str) -> None:
@@ -120,7 +120,7 @@ class CatalogMethods:
         raise NotAvailableError("unload_module is not available: the only module is 'core', with all functions")
 
     def use_modules(self, *module_names: str) -> None:
-        """Uses the functions of these modules; the only one is 'core'."""
+        """Uses the functions of these modules; the only supported module is 'core'."""
         if module_names != ("core",):
             raise refuse(f"use_modules: found {', '.join(map(repr, module_names))}, expected 'core': there is no other")
 
@@ -208,7 +208,7 @@ class CatalogMethods:
         )
 
     def _entry_of(self, descriptor: TableDescriptor) -> TableEntry:
-        """The table of a descriptor, outside catalogs."""
+        """The table of a descriptor, which is not in a catalog."""
         statement = self._definition("from_descriptor", "anonymous", descriptor, True, False)
         entry = table_entry(statement, self._session)
         connector = entry.connector or "table"
@@ -264,11 +264,11 @@ class CatalogMethods:
     # --- models -------------------------------------------------------------------------------------------------------
 
     def list_models(self) -> list[str]:
-        """The names of models: there are none."""
+        """Always empty: models are not supported."""
         return []
 
     def list_temporary_models(self) -> list[str]:
-        """The names of temporary models: there are none."""
+        """Always empty: models are not supported."""
         return []
 
     def create_model(
@@ -284,24 +284,24 @@ class CatalogMethods:
         raise NotAvailableError(f"create_temporary_model is not available: {NO_MODELS}")
 
     def drop_temporary_model(self, model_path: str) -> bool:
-        """Drops a temporary model: there are none."""
+        """Drops a temporary model, none of which can exist."""
         return False
 
     def drop_model(self, model_path: str, ignore_if_not_exists: bool = True) -> bool:
-        """Drops a model: there are none."""
+        """Drops a model, none of which can exist."""
         if not ignore_if_not_exists:
             raise ProgramError(f"there is no model {model_path!r}: {NO_MODELS}")
         return False
 
 
 def _known_as(name: str, function: UserFunction) -> UserFunction:
-    """Names an anonymous function by the name that it is registered with, which identifies its state."""
+    """Gives an anonymous function its registered name, which identifies its state."""
     is_nameless = function.name == "<lambda>" or isinstance(function.function, functools.partial)
     return replace(function, name=name) if is_nameless else function
 
 
 def _wrapped(method: str, function: Any) -> UserDefinedFunctionWrapper:
-    """The wrapper of a function, as made by `udf` and similar; an aggregate declares its types itself."""
+    """The wrapper of a function, as created by `udf` and similar; an aggregate declares its types itself."""
     if isinstance(function, UserDefinedFunctionWrapper):
         return function
     if isinstance(function, AggregateFunction):

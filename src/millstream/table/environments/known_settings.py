@@ -1,9 +1,9 @@
-"""The table options of Flink by name: those in effect, those that only tune Flink's engine, and the rejected ones.
+"""Flink's table options by name: supported options, options that only tune Flink's engine, and rejected options.
 
 Three tables list every known key. `OBEYED`: the option has an effect. `TUNING`: it tunes Flink's own engine without
 changing results, so it is accepted and ignored. `FIXED`: it changes results or state and is not supported: its default
-is accepted, any other value is rejected. A key similar to one of these that is none of them is rejected, too: an option
-without an effect is a costly mistake.
+is accepted, any other value is rejected. A misspelt key that is similar to one of these is also rejected: an option
+without effect is a costly mistake.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ class MaterializedTables:
         options = tuple((key, value) for key, value in entry.options if key != FORK)
         definition = replace(entry.definition, root=root)
         _check_archives(entry, origin_entry, name, statement)
-        # Columns of both tables have the origin's type: their rows were stored with it.
+        # Columns that both tables have keep the origin's type, with which their rows were stored.
         like = replace(
             origin_entry, path=path_of, primary_key=entry.primary_key, options=options, definition=definition
         )
@@ -214,7 +214,7 @@ class MaterializedTables:
     def checked_change(
         self, path: ObjectPath, query: Any, node: Any
     ) -> tuple[TableEntry, Sink, tuple[OperatorFate, ...]]:
-        """The table with another query, and the fate of its state."""
+        """The table with its new query, and the fate of its state."""
         session, before = self.runner.session, self._entry(path, node)
         if isinstance(node, sql.CreateTable):
             before = restated(before, node, session)
@@ -222,7 +222,7 @@ class MaterializedTables:
         return entry, sink, self.runner.fates(self._bound(before), sink)
 
     def _restarted(self, path: ObjectPath, entry: TableEntry) -> None:
-        """Continues in the same store with another entry; restores the previous job if that fails to start."""
+        """Continues in the same store with the new entry; restores the previous job if the new one fails to start."""
         table, store = self.tables[path], self.runner.session.store
         before = store.permanent_table(path)
         assert isinstance(before, TableEntry)
@@ -328,7 +328,7 @@ class MaterializedTables:
 
 
 def _check_archives(entry: TableEntry, origin: TableEntry, name: str, statement: sql.CreateTable) -> None:
-    """Checks the archives of a fork, which reads its origin's archive and writes to one of its own."""
+    """Checks the archives of a fork, which reads its origin's archive and writes to a separate one."""
     old, new = (dict(each.options).get(ARCHIVE_PATH) for each in (origin, entry))
     if old is not None and new is None:
         raise problem(

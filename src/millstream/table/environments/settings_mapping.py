@@ -1,4 +1,4 @@
-"""A Configuration as the mapping that the planner's session reads and that SET changes."""
+"""Adapts a Configuration to the mapping that the planner's session reads and SET changes."""
 
 from __future__ import annotations
 

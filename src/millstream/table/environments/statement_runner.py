@@ -112,8 +112,8 @@ class StatementRunner:
 
     @contextmanager
     def prepared(self, statement: sql.Statement) -> Iterator[list[Sink]]:
-        """The sinks of a statement whose job another process will run. Its new table exists from then on, unless the
-        block fails. Empty if there is nothing to run."""
+        """The sinks of a statement whose job another process will run; empty if no job is needed. A table that the
+        statement creates is dropped if the block fails."""
         if isinstance(statement, sql.Execute) and statement.plan is not None:
             yield list(plan_of_file(statement.plan, self._session))
         elif isinstance(statement, sql.CompilePlan):
@@ -141,7 +141,7 @@ class StatementRunner:
             self._restore(statement, before)
 
     def _table_before(self, statement: sql.CreateTable) -> TableEntry | ViewEntry | None:
-        """The existing entry with the new table's name."""
+        """The existing catalog entry with the new table's name."""
         store, path = self._session.store, self._session.path_of(statement.name)
         return store.temporary_tables.get(path) if statement.temporary else store.permanent_table(path)
 

@@ -1,4 +1,4 @@
-"""Expressions that are a call of a built-in function."""
+"""Creates expressions that call a built-in function."""
 
 from __future__ import annotations
 

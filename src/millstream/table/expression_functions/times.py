@@ -1,4 +1,4 @@
-"""Functions of `expressions` that are about times."""
+"""Time functions of `expressions`."""
 
 from __future__ import annotations
 
@@ -37,32 +37,32 @@ def current_database() -> Expression[Any]:
 
 
 def current_date() -> Expression[Any]:
-    """Today, in the session's zone."""
+    """The current date in the session's zone."""
     return made_call("CURRENT_DATE")
 
 
 def current_time() -> Expression[Any]:
-    """The time of day now, in the session's zone."""
+    """The current time of day in the session's zone."""
     return made_call("CURRENT_TIME")
 
 
 def current_timestamp() -> Expression[Any]:
-    """Now."""
+    """The current time, as an instant."""
     return made_call("CURRENT_TIMESTAMP")
 
 
 def current_watermark(rowtimeAttribute: Any) -> Expression[Any]:
-    """The watermark of a time attribute; NULL before the first."""
+    """The current watermark of a time attribute; NULL before the first watermark."""
     return made_call("CURRENT_WATERMARK", rowtimeAttribute)
 
 
 def local_time() -> Expression[Any]:
-    """The local time of day now, in the session's zone."""
+    """The current local time of day in the session's zone."""
     return made_call("LOCALTIME")
 
 
 def local_timestamp() -> Expression[Any]:
-    """The local time now, in the session's zone."""
+    """The current local timestamp in the session's zone."""
     return made_call("LOCALTIMESTAMP")
 
 
@@ -77,26 +77,26 @@ def to_timestamp(timestamp_str: Any, format: Any = None) -> Expression[Any]:
 
 
 def to_timestamp_ltz(*args: Any) -> Expression[Any]:
-    """The moment of a number of seconds (or another precision) since 1970, or of a string."""
+    """Converts a number of seconds (or units of another precision) since 1970, or a string, to an instant."""
     return made_call("TO_TIMESTAMP_LTZ", *args)
 
 
 def temporal_overlaps(
     left_time_point: Any, left_temporal: Any, right_time_point: Any, right_temporal: Any
 ) -> Expression[Any]:
-    """Whether two periods overlap; each is a moment and its end or length."""
+    """Whether two periods overlap; each is given by its start and its end or length."""
     left = RowValue((node_of(left_time_point), node_of(left_temporal)))
     right = RowValue((node_of(right_time_point), node_of(right_temporal)))
     return made_call("OVERLAPS", left, right)
 
 
 def date_format(timestamp: Any, format: Any) -> Expression[Any]:
-    """A moment as text, by a pattern of Java's."""
+    """Formats a timestamp with a Java pattern."""
     return made_call("DATE_FORMAT", timestamp, format)
 
 
 def timestamp_diff(time_point_unit: TimePointUnit, time_point1: Any, time_point2: Any) -> Expression[Any]:
-    """The number of whole units between two moments."""
+    """The number of whole units between two timestamps."""
     if not isinstance(time_point_unit, TimePointUnit):
         raise refuse(f"timestamp_diff: found {time_point_unit!r} as the unit, expected one of TimePointUnit")
     return made_call("TIMESTAMPDIFF", time_point1, time_point2, unit=time_point_unit.name)
@@ -108,15 +108,15 @@ def convert_tz(date_str: Any, tz_from: Any, tz_to: Any) -> Expression[Any]:
 
 
 def from_unixtime(unixtime: Any, format: Any = None) -> Expression[Any]:
-    """Formats a moment in seconds since 1970."""
+    """Formats a number of seconds since 1970."""
     return made_call("FROM_UNIXTIME", unixtime, format)
 
 
 def unix_timestamp(date_str: Any = None, format: Any = None) -> Expression[Any]:
-    """The seconds since 1970, of now or of a timestamp string."""
+    """The seconds since 1970 of the current time, or of a timestamp string."""
     return made_call("UNIX_TIMESTAMP", date_str, format)
 
 
 def source_watermark() -> Expression[Any]:
-    """In a schema: the watermarks of the stream itself."""
+    """The stream's own watermarks, for use in a schema."""
     return made_call("SOURCE_WATERMARK")

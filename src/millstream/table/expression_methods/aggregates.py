@@ -37,12 +37,12 @@ class AggregateMethods(SyntaxHolder):
 
     @property
     def sum(self) -> Expression[Any]:
-        """The sum; NULL if there are no values."""
+        """The sum; NULL without values."""
         return self._aggregated("SUM")
 
     @property
     def sum0(self) -> Expression[Any]:
-        """The sum; 0 if there are no values."""
+        """The sum; 0 without values."""
         return self._aggregated("$SUM0")
 
     @property
@@ -114,22 +114,22 @@ class AggregateMethods(SyntaxHolder):
         return self._aggregated("PERCENTILE", percentage, frequency)
 
     def alias(self, name: str, *extra_names: str) -> Expression[Any]:
-        """Names the expression; one with several columns takes several names."""
+        """Names the expression; an expression with several columns takes several names."""
         names = (name, *extra_names)
         if wrong := [each for each in names if not isinstance(each, str) or not each]:
             raise refuse_type(f"alias: found {wrong[0]!r}, expected a name as text")
         return self._made(As(self._node, names))
 
     def as_argument(self, name: str) -> Expression[Any]:
-        """Makes it a named argument of a function."""
+        """Turns the expression into a named argument of a function."""
         return self._made(Argument(name, self._node))
 
     def cast(self, data_type: DataType) -> Expression[Any]:
-        """Casts to another type; a value that does not fit fails."""
+        """Casts to another type; fails for a value that does not fit."""
         return self._made(Cast(self._node, _checked_type("cast", data_type)))
 
     def try_cast(self, data_type: DataType) -> Expression[Any]:
-        """Casts to another type; a value that does not fit becomes NULL."""
+        """Casts to another type; returns NULL for a value that does not fit."""
         return self._made(Cast(self._node, _checked_type("try_cast", data_type), is_try=True))
 
     @property

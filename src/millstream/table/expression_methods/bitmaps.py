@@ -44,7 +44,7 @@ class BitmapMethods(SyntaxHolder):
         return self._call("BITMAP_BUILD_CARDINALITY_AGG")
 
     def bitmap_cardinality(self) -> Expression[Any]:
-        """Its cardinality."""
+        """The cardinality of the bitmap."""
         return self._call("BITMAP_CARDINALITY")
 
     def bitmap_from_bytes(self) -> Expression[Any]:
@@ -64,15 +64,15 @@ class BitmapMethods(SyntaxHolder):
         return self._call("BITMAP_OR_CARDINALITY_AGG")
 
     def bitmap_to_array(self) -> Expression[Any]:
-        """Its numbers, as an array."""
+        """The numbers of the bitmap, as an array."""
         return self._call("BITMAP_TO_ARRAY")
 
     def bitmap_to_bytes(self) -> Expression[Any]:
-        """Its serialised bytes."""
+        """The bitmap, serialised to bytes."""
         return self._call("BITMAP_TO_BYTES")
 
     def bitmap_to_string(self) -> Expression[Any]:
-        """Its numbers, as a string."""
+        """The numbers of the bitmap, as a string."""
         return self._call("BITMAP_TO_STRING")
 
     def bitmap_xor(self, bitmap2: Any) -> Expression[Any]:

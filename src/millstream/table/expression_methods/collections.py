@@ -31,7 +31,7 @@ class CollectionMethods(SyntaxHolder):
         return self._made(FieldAccess(self._node, "*"))
 
     def at(self, index: Any) -> Expression[Any]:
-        """An element: of an array by its position, counted from 1, of a map by its key."""
+        """An element of an array by its position, counted from 1, or of a map by its key."""
         return self._made(ItemAccess(self._node, node_of(index)))
 
     @property
@@ -65,7 +65,7 @@ class CollectionMethods(SyntaxHolder):
         return self._call("ARRAY_PREPEND", addition)
 
     def array_remove(self, needle: Any) -> Expression[Any]:
-        """The array without the elements equal to one."""
+        """The array without the elements equal to a value."""
         return self._call("ARRAY_REMOVE", needle)
 
     def array_reverse(self) -> Expression[Any]:
@@ -114,7 +114,7 @@ class CollectionMethods(SyntaxHolder):
         return self._call("MAP_KEYS")
 
     def map_union(self, *maps: Any) -> Expression[Any]:
-        """The entries of all maps; for duplicate keys the last map's value."""
+        """The entries of all maps; a duplicate key has the last map's value."""
         return self._call("MAP_UNION", *maps)
 
     @property

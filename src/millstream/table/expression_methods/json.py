@@ -24,7 +24,7 @@ class JsonMethods(SyntaxHolder):
     """Functions of JSON strings."""
 
     def is_json(self, json_type: JsonType | None = None) -> Expression[Any]:
-        """Whether it is valid JSON, optionally an object, an array or a scalar."""
+        """Whether the string is valid JSON, optionally restricted to an object, an array or a scalar."""
         return self._call(f"IS JSON {'VALUE' if json_type is None else json_type.name}")
 
     def json_exists(self, path: str, on_error: JsonExistsOnError | None = None) -> Expression[Any]:

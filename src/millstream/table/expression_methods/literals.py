@@ -1,8 +1,8 @@
 """Python values as literals, with Flink's types.
 
-A literal is NULL only for None, so its type is NOT NULL. A string is CHAR of its length, an integer INT or, if needed,
-BIGINT; a Decimal has the precision of its digits. Lists, dicts and tuples become calls of ARRAY, MAP and ROW, whose
-elements are literals.
+Only None becomes NULL; the type of every other literal is NOT NULL. A string is CHAR of its length, an integer INT or,
+if needed, BIGINT; a Decimal has the precision of its digits. Lists, dicts and tuples become calls of ARRAY, MAP and
+ROW, whose elements are literals.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _DIGITS_MAX = 38
 
 
 def literal(value: Any, data_type: DataType | None = None) -> Expression:
-    """The literal of a Python value, with its own or the requested type."""
+    """The literal of a Python value, with its inferred or the requested type."""
     if data_type is not None:
         _check_fits(value, data_type)
         return Literal("VALUE", value, data_type if value is None else data_type.not_null())
@@ -84,12 +84,12 @@ def _plain(value: Any) -> tuple[Any, DataType]:
 
 
 def type_of_value(value: Any) -> DataType | None:
-    """The type of a scalar value; None if SQL has none for it.
+    """The type of a scalar value; None if SQL lacks one.
 
     >>> str(type_of_value("ab")), str(type_of_value(3)), str(type_of_value(1 << 40))
     ('CHAR(2) NOT NULL', 'INT NOT NULL', 'BIGINT NOT NULL')
     """
-    value = getattr(value, "item", lambda: value)()  # numpy's scalars
+    value = getattr(value, "item", lambda: value)()  # numpy scalars
     if value is None:
         return NullType()
     if isinstance(value, bool):

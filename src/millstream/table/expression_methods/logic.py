@@ -1,8 +1,8 @@
 """Python operators, comparisons and conditions on an `Expression`.
 
 `&` and `|` are AND and OR, because Python's `and` and `or` cannot be overloaded. `~` is IS NOT TRUE, as in PyFlink: it
-is TRUE for NULL, where `not_` is NULL. For `in_(table)` it is NOT IN. The truth of an expression is known per row only,
-so `if` and `and` on one raise an error with the alternative.
+is TRUE for NULL, where `not_` is NULL. Applied to `in_(table)`, `~` is NOT IN. An expression has a truth value only per
+row, so `if` and `and` raise an error that names the alternative.
 """
 
 from __future__ import annotations
@@ -116,53 +116,53 @@ class LogicMethods(SyntaxHolder):
         raise refuse(f"found {written(self._node)} where Python needs several values. All fields of a row are .flatten")
 
     def between(self, lower_bound: Any, upper_bound: Any) -> Expression[Any]:
-        """Whether it is between two values, both included."""
+        """Whether the value is between two values, both included."""
         return self._made(Between(self._node, node_of(lower_bound), node_of(upper_bound)))
 
     def not_between(self, lower_bound: Any, upper_bound: Any) -> Expression[Any]:
-        """Whether it is outside two values."""
+        """Whether the value is outside two values."""
         return self._made(Between(self._node, node_of(lower_bound), node_of(upper_bound), negated=True))
 
     def then(self, if_true: Any, if_false: Any) -> Expression[Any]:
-        """One value if it is true, another if it is false or NULL."""
+        """One value if the condition is true, another if it is false or NULL."""
         return self._made(Case(((self._node, node_of(if_true)),), node_of(if_false)))
 
     def if_null(self, null_replacement: Any) -> Expression[Any]:
-        """Itself, or another value if it is NULL."""
+        """The value, or another one if it is NULL."""
         return self._call("IFNULL", null_replacement)
 
     @property
     def is_null(self) -> Expression[Any]:
-        """Whether it is NULL."""
+        """Whether the value is NULL."""
         return self._call("IS NULL")
 
     @property
     def is_not_null(self) -> Expression[Any]:
-        """Whether it is not NULL."""
+        """Whether the value is not NULL."""
         return self._call("IS NOT NULL")
 
     @property
     def is_true(self) -> Expression[Any]:
-        """Whether it is true; false for NULL."""
+        """Whether the value is true; false for NULL."""
         return self._call("IS TRUE")
 
     @property
     def is_false(self) -> Expression[Any]:
-        """Whether it is false; false for NULL."""
+        """Whether the value is false; false for NULL."""
         return self._call("IS FALSE")
 
     @property
     def is_not_true(self) -> Expression[Any]:
-        """Whether it is false or NULL."""
+        """Whether the value is false or NULL."""
         return self._call("IS NOT TRUE")
 
     @property
     def is_not_false(self) -> Expression[Any]:
-        """Whether it is true or NULL."""
+        """Whether the value is true or NULL."""
         return self._call("IS NOT FALSE")
 
     def in_(self, first_element_or_table: Any, *remaining_elements: Any) -> Expression[Any]:
-        """Whether it equals one of these values, or one value of a table with one column. The latter is allowed in
+        """Whether the value equals one of these values, or a value of a one-column table. The latter is allowed in
         `where` and `filter`: `orders.where(col("user").in_(users.select(col("id"))))`."""
         from millstream.table.table import Table
 

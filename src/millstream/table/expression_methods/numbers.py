@@ -17,76 +17,76 @@ class NumberMethods(SyntaxHolder):
 
     @property
     def exp(self) -> Expression[Any]:
-        """e to the power of it."""
+        """e raised to the power of the number."""
         return self._call("EXP")
 
     @property
     def log10(self) -> Expression[Any]:
-        """Its logarithm to base 10."""
+        """The base-10 logarithm of the number."""
         return self._call("LOG10")
 
     @property
     def log2(self) -> Expression[Any]:
-        """Its logarithm to base 2."""
+        """The base-2 logarithm of the number."""
         return self._call("LOG2")
 
     @property
     def ln(self) -> Expression[Any]:
-        """Its natural logarithm."""
+        """The natural logarithm of the number."""
         return self._call("LN")
 
     def log(self, base: Any = None) -> Expression[Any]:
-        """Its logarithm to a base, or its natural one."""
+        """The logarithm to the given base; by default the natural logarithm."""
         return self._call("LOG") if base is None else self._made_call("LOG", base, self)
 
     @property
     def cosh(self) -> Expression[Any]:
-        """Its hyperbolic cosine."""
+        """The hyperbolic cosine of the number."""
         return self._call("COSH")
 
     @property
     def sinh(self) -> Expression[Any]:
-        """Its hyperbolic sine."""
+        """The hyperbolic sine of the number."""
         return self._call("SINH")
 
     @property
     def sin(self) -> Expression[Any]:
-        """Its sine."""
+        """The sine of the number."""
         return self._call("SIN")
 
     @property
     def cos(self) -> Expression[Any]:
-        """Its cosine."""
+        """The cosine of the number."""
         return self._call("COS")
 
     @property
     def tan(self) -> Expression[Any]:
-        """Its tangent."""
+        """The tangent of the number."""
         return self._call("TAN")
 
     @property
     def cot(self) -> Expression[Any]:
-        """Its cotangent."""
+        """The cotangent of the number."""
         return self._call("COT")
 
     @property
     def asin(self) -> Expression[Any]:
-        """Its arc sine."""
+        """The arc sine of the number."""
         return self._call("ASIN")
 
     @property
     def acos(self) -> Expression[Any]:
-        """Its arc cosine."""
+        """The arc cosine of the number."""
         return self._call("ACOS")
 
     @property
     def atan(self) -> Expression[Any]:
-        """Its arc tangent."""
+        """The arc tangent of the number."""
         return self._call("ATAN")
 
     @property
     def tanh(self) -> Expression[Any]:
-        """Its hyperbolic tangent."""
+        """The hyperbolic tangent of the number."""
         return self._call("TANH")
 
     @property
@@ -101,17 +101,17 @@ class NumberMethods(SyntaxHolder):
 
     @property
     def sqrt(self) -> Expression[Any]:
-        """Its square root."""
+        """The square root of the number."""
         return self._call("SQRT")
 
     @property
     def abs(self) -> Expression[Any]:
-        """Its absolute value."""
+        """The absolute value of the number."""
         return self._call("ABS")
 
     @property
     def sign(self) -> Expression[Any]:
-        """Its sign: -1, 0 or 1."""
+        """The sign: -1, 0 or 1."""
         return self._call("SIGN")
 
     def round(self, places: Any) -> Expression[Any]:
@@ -138,9 +138,9 @@ class NumberMethods(SyntaxHolder):
         return self._call("UNHEX")
 
     def inet_aton(self) -> Expression[Any]:
-        """The number of an IPv4 address."""
+        """Converts an IPv4 address to its number."""
         return self._call("INET_ATON")
 
     def inet_ntoa(self) -> Expression[Any]:
-        """The IPv4 address of a number."""
+        """Converts a number to its IPv4 address."""
         return self._call("INET_NTOA")

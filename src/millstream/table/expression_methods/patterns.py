@@ -17,15 +17,15 @@ class PatternMethods(SyntaxHolder):
     """Patterns and digests."""
 
     def like(self, pattern: Any = None, escape: Any = None) -> Expression[Any]:
-        """Whether it matches a LIKE pattern: _ matches any character, % any string."""
+        """Whether the string matches a LIKE pattern: _ matches any character, % any string."""
         return self._made(Like(self._node, node_of(pattern), None if escape is None else node_of(escape)))
 
     def similar(self, pattern: Any) -> Expression[Any]:
-        """Whether it matches a SIMILAR TO pattern."""
+        """Whether the string matches a SIMILAR TO pattern."""
         return self._made(Like(self._node, node_of(pattern), similar=True))
 
     def regexp(self, regex: Any) -> Expression[Any]:
-        """Whether a regular expression matches in it."""
+        """Whether a regular expression matches a part of the string."""
         return self._call("REGEXP", regex)
 
     def regexp_count(self, regex: Any) -> Expression[Any]:
@@ -33,7 +33,7 @@ class PatternMethods(SyntaxHolder):
         return self._call("REGEXP_COUNT", regex)
 
     def regexp_replace(self, regex: Any, replacement: Any) -> Expression[Any]:
-        """It with every match replaced."""
+        """Replaces every match."""
         return self._call("REGEXP_REPLACE", regex, replacement)
 
     def regexp_extract(self, regex: Any, extract_index: Any = None) -> Expression[Any]:
@@ -45,7 +45,7 @@ class PatternMethods(SyntaxHolder):
         return self._call("REGEXP_EXTRACT_ALL", regex, extract_index)
 
     def regexp_instr(self, regex: Any) -> Expression[Any]:
-        """The position of the first match, counted from 1; 0 if there is none."""
+        """The position of the first match, counted from 1; 0 without a match."""
         return self._call("REGEXP_INSTR", regex)
 
     def regexp_substr(self, regex: Any) -> Expression[Any]:
@@ -54,34 +54,34 @@ class PatternMethods(SyntaxHolder):
 
     @property
     def md5(self) -> Expression[Any]:
-        """Its MD5, in hexadecimal digits."""
+        """The MD5 digest, in hexadecimal digits."""
         return self._call("MD5")
 
     @property
     def sha1(self) -> Expression[Any]:
-        """Its SHA-1, in hexadecimal digits."""
+        """The SHA-1 digest, in hexadecimal digits."""
         return self._call("SHA1")
 
     @property
     def sha224(self) -> Expression[Any]:
-        """Its SHA-224, in hexadecimal digits."""
+        """The SHA-224 digest, in hexadecimal digits."""
         return self._call("SHA224")
 
     @property
     def sha256(self) -> Expression[Any]:
-        """Its SHA-256, in hexadecimal digits."""
+        """The SHA-256 digest, in hexadecimal digits."""
         return self._call("SHA256")
 
     @property
     def sha384(self) -> Expression[Any]:
-        """Its SHA-384, in hexadecimal digits."""
+        """The SHA-384 digest, in hexadecimal digits."""
         return self._call("SHA384")
 
     @property
     def sha512(self) -> Expression[Any]:
-        """Its SHA-512, in hexadecimal digits."""
+        """The SHA-512 digest, in hexadecimal digits."""
         return self._call("SHA512")
 
     def sha2(self, hash_length: Any) -> Expression[Any]:
-        """Its SHA-2 of 224, 256, 384 or 512 bits."""
+        """The SHA-2 digest of 224, 256, 384 or 512 bits."""
         return self._call("SHA2", hash_length)

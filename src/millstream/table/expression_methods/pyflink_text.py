@@ -1,8 +1,8 @@
 """An expression as PyFlink prints it: `plus(a, 1)`, `as(sum(a), 'total')`. Programs compare and log this text.
 
 Flink prints the name of each built-in function's definition: `upper` for UPPER, `ARRAY_MAX` for ARRAY_MAX. `_NAMES`
-lists only functions with two different names. A piece of SQL (`call_sql`) prints as written, in brackets. A node that
-PyFlink can build in two ways prints as the usual one.
+lists only functions with two different names. SQL text (`call_sql`) is printed as written, in brackets. A node that
+PyFlink can build in two ways is printed in the more usual form.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def _literal(node: syntax.Literal) -> str:
 
 
 def _interval(node: syntax.Interval) -> str:
-    """Months of a year-month interval, milliseconds of another, as in Flink."""
+    """Formats a year-month interval in months, any other in milliseconds, as Flink does."""
     count = -Decimal(node.value) if node.negative else Decimal(node.value)
     if node.unit in ("YEAR", "MONTH"):
         return str(int(count * (12 if node.unit == "YEAR" else 1)))

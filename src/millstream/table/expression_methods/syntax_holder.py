@@ -1,7 +1,7 @@
 """The base of all expressions of the Table API: holds a node of syntax for the planner to bind.
 
-No name or type is resolved here: `col("a").upper_case` and `UPPER(a)` in a statement are the same node. Python values
-among the arguments become literals.
+Names and types are not resolved here: `col("a").upper_case` and `UPPER(a)` in a statement are the same node. Python
+values among the arguments become literals.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class SyntaxHolder:
         return Expression(node)
 
     def _call(self, name: str, *arguments: Any, **options: Any) -> Expression[Any]:
-        """A function of this expression and the arguments; trailing None arguments are omitted."""
+        """Calls a function with this expression and the arguments; trailing None arguments are omitted."""
         return self._made(call_node(name, (self, *arguments), **options))
 
     def _made_call(self, name: str, *arguments: Any, **options: Any) -> Expression[Any]:
-        """A function of the arguments alone."""
+        """Calls a function with the arguments only."""
         return self._made(call_node(name, arguments, **options))
 
 
@@ -60,7 +60,7 @@ def node_of(value: Any) -> Any:
 
 
 def _no_value(value: Any) -> str | None:
-    """Advice for an object that cannot be a value; None for one that may be."""
+    """Advice for an object that cannot be a value; None for other objects."""
     from millstream.table.table import Table
 
     if isinstance(value, Table):

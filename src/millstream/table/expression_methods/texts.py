@@ -20,27 +20,27 @@ class TextMethods(SyntaxHolder):
         return self._call("CONCAT", other)
 
     def starts_with(self, start_expr: Any) -> Expression[Any]:
-        """Whether it starts with a string."""
+        """Whether the string starts with a string."""
         return self._call("STARTSWITH", start_expr)
 
     def ends_with(self, end_expr: Any) -> Expression[Any]:
-        """Whether it ends with a string."""
+        """Whether the string ends with a string."""
         return self._call("ENDSWITH", end_expr)
 
     def substring(self, begin_index: Any, length: Any = None) -> Expression[Any]:
-        """The substring from a position, counted from 1, of at most that length."""
+        """The substring from a position, counted from 1, of at most the given length."""
         return self._call("SUBSTRING", begin_index, length)
 
     def substr(self, begin_index: Any, length: Any = None) -> Expression[Any]:
-        """The substring from a position, counted from 1, of at most that length."""
+        """The substring from a position, counted from 1, of at most the given length."""
         return self._call("SUBSTR", begin_index, length)
 
     def trim_leading(self, character: Any = None) -> Expression[Any]:
-        """Trims blanks, or this character, from its start."""
+        """Trims blanks, or this character, from the start of the string."""
         return self._trimmed("LEADING", character)
 
     def trim_trailing(self, character: Any = None) -> Expression[Any]:
-        """Trims blanks, or this character, from its end."""
+        """Trims blanks, or this character, from the end of the string."""
         return self._trimmed("TRAILING", character)
 
     def trim(self, character: Any = None) -> Expression[Any]:
@@ -52,11 +52,11 @@ class TextMethods(SyntaxHolder):
         return self._call("TRIM", character, **words)
 
     def ltrim(self, trim_str: Any = None) -> Expression[Any]:
-        """Trims blanks, or these characters, from its start."""
+        """Trims blanks, or these characters, from the start of the string."""
         return self._call("LTRIM", trim_str)
 
     def rtrim(self, trim_str: Any = None) -> Expression[Any]:
-        """Trims blanks, or these characters, from its end."""
+        """Trims blanks, or these characters, from the end of the string."""
         return self._call("RTRIM", trim_str)
 
     def btrim(self, trim_str: Any = None) -> Expression[Any]:
@@ -73,7 +73,7 @@ class TextMethods(SyntaxHolder):
 
     @property
     def char_length(self) -> Expression[Any]:
-        """Its length in characters."""
+        """The length in characters."""
         return self._call("CHAR_LENGTH")
 
     @property
@@ -92,15 +92,15 @@ class TextMethods(SyntaxHolder):
         return self._call("INITCAP")
 
     def position(self, haystack: Any) -> Expression[Any]:
-        """Its first position in another string, counted from 1; 0 if it does not occur."""
+        """The first position of the string in another one, counted from 1; 0 if it does not occur."""
         return self._call("POSITION", haystack)
 
     def lpad(self, length: Any, pad: Any) -> Expression[Any]:
-        """Pads it at its start, or truncates it, to that length."""
+        """Pads the string at its start, or truncates it, to the given length."""
         return self._call("LPAD", length, pad)
 
     def rpad(self, length: Any, pad: Any) -> Expression[Any]:
-        """Pads it at its end, or truncates it, to that length."""
+        """Pads the string at its end, or truncates it, to the given length."""
         return self._call("RPAD", length, pad)
 
     def overlay(self, new_string: Any, starting: Any, length: Any = None) -> Expression[Any]:
@@ -119,12 +119,12 @@ class TextMethods(SyntaxHolder):
 
     @property
     def ascii(self) -> Expression[Any]:
-        """The code of its first character."""
+        """The code point of the first character."""
         return self._call("ASCII")
 
     @property
     def chr(self) -> Expression[Any]:
-        """The character with that code."""
+        """The character with the given code point."""
         return self._call("CHR")
 
     def decode(self, charset: Any) -> Expression[Any]:
@@ -136,19 +136,19 @@ class TextMethods(SyntaxHolder):
         return self._call("ENCODE", charset)
 
     def left(self, length: Any) -> Expression[Any]:
-        """Its first characters."""
+        """The first characters of the string."""
         return self._call("LEFT", length)
 
     def right(self, length: Any) -> Expression[Any]:
-        """Its last characters."""
+        """The last characters of the string."""
         return self._call("RIGHT", length)
 
     def instr(self, s: Any) -> Expression[Any]:
-        """The first position of a string in it, counted from 1; 0 if it does not occur."""
+        """The first position of another string in this one, counted from 1; 0 if it does not occur."""
         return self._call("INSTR", s)
 
     def locate(self, s: Any, pos: Any = None) -> Expression[Any]:
-        """Its first position in another string, counted from 1, searching from `pos` on."""
+        """The first position of the string in another one, counted from 1, searching from `pos` on."""
         return self._call("LOCATE", s, pos)
 
     def url_decode(self) -> Expression[Any]:
@@ -174,20 +174,20 @@ class TextMethods(SyntaxHolder):
         return self._call("PARSE_URL", part_to_extract, key)
 
     def printf(self, *obj: Any) -> Expression[Any]:
-        """Formats the arguments with it as a `printf` pattern."""
+        """Formats the arguments with this string as `printf` pattern."""
         return self._call("PRINTF", *obj)
 
     def repeat(self, n: Any) -> Expression[Any]:
-        """Repeats it."""
+        """Repeats the string `n` times."""
         return self._call("REPEAT", n)
 
     @property
     def reverse(self) -> Expression[Any]:
-        """Reverses it."""
+        """Reverses the string."""
         return self._call("REVERSE")
 
     def split_index(self, separator: Any, index: Any) -> Expression[Any]:
-        """The part between separators, counted from 0; NULL if there is none."""
+        """The part between separators, counted from 0; NULL if it does not exist."""
         return self._call("SPLIT_INDEX", separator, index)
 
     def split(self, delimiter: Any) -> Expression[Any]:

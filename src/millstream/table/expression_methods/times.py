@@ -1,6 +1,6 @@
 """Intervals, parts of times, and time attributes on an `Expression`.
 
-`lit(5).minutes` is the SQL literal INTERVAL '5' MINUTE; on a column it is the product with an interval of one.
+`lit(5).minutes` is the SQL literal INTERVAL '5' MINUTE; on a column it is the product with an interval of one unit.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ class TimeMethods(SyntaxHolder):
         return self._made(Cast(self._node, TimestampType(3)))
 
     def extract(self, time_interval_unit: TimeIntervalUnit) -> Expression[Any]:
-        """A part of a time: the year, the hour, …"""
+        """A field of a timestamp: the year, the hour, …"""
         return self._call("EXTRACT", unit=_unit("extract", time_interval_unit))
 
     def floor(self, time_interval_unit: TimeIntervalUnit | None = None) -> Expression[Any]:
-        """The largest integer that is not above it; for a time, the start of its day, hour, …"""
+        """Rounds down to an integer; a timestamp to the start of its day, hour, …"""
         return self._rounded("FLOOR", time_interval_unit)
 
     def ceil(self, time_interval_unit: TimeIntervalUnit | None = None) -> Expression[Any]:
-        """The smallest integer that is not below it; for a time, the end of its day, hour, …"""
+        """Rounds up to an integer; a timestamp to the end of its day, hour, …"""
         return self._rounded("CEIL", time_interval_unit)
 
     def _rounded(self, function: str, unit: TimeIntervalUnit | None) -> Expression[Any]:
@@ -64,7 +64,7 @@ class TimeMethods(SyntaxHolder):
         return self._call("PROCTIME")
 
     def _interval(self, unit: str, times: int = 1) -> Expression[Any]:
-        """An interval of a number of units, or of a multiple of them."""
+        """An interval of a number of units: a literal, or the product with a column."""
         node = self._node
         if isinstance(node, Literal) and isinstance(node.value, int | Decimal) and not isinstance(node.value, bool):
             count = node.value * times

@@ -1,4 +1,4 @@
-"""Enums as arguments of calls: units of time, and the behaviour of JSON functions for errors and missing values."""
+"""Enums used as call arguments: units of time, and how JSON functions handle errors and missing values."""
 
 from __future__ import annotations
 

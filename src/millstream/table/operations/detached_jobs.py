@@ -1,8 +1,8 @@
-"""Jobs that INSERTs of a session started in separate processes, so that they outlive the session.
+"""Jobs that a session's INSERTs start in separate processes, so that they outlive the session.
 
-The session knows each job by its store, like any other process: it reads the job's progress there, and leaves
-requests there. The caller starts the process (`cli/sql_client/detached.py`); this module chooses the job's store and
-records the job in the session.
+Like any other process, the session identifies each job by its store, where it reads the job's progress and writes
+requests. The caller starts the process (`cli/sql_client/detached.py`); this module chooses the job's store and records
+the job in the session.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ class DetachedJob:
         self._request("cancel")
 
     def stop(self, drain: bool = False) -> None:
-        """Requests that it finish its running epoch, publish it and end."""
+        """Requests that the job finish its running epoch, publish it and end."""
         self._request("stop", drain=drain)
 
     def savepoint(self) -> str:
-        """Saves the newest published epoch by reference; returns the savepoint's name."""
+        """Creates a savepoint that references the newest published epoch; returns its name."""
         store = open_job_store(self.address)
         return save_newest(store, lambda: epoch_to_save(store), system_ms, to=None, name=None).name
 
@@ -78,8 +78,8 @@ class DetachedJob:
 
 
 def detach(runner: QueryRunner, sinks: Sequence[Sink], start: Callable[[str], str]) -> DetachedJob:
-    """Runs these sinks as one job in another process. `start` gets the job's store, starts the process, and returns the
-    job's id when the job is running."""
+    """Runs these sinks as one job in another process. `start` receives the job's store, starts the process, and returns
+    the job's id once the job is running."""
     name, store = runner.place_of(sinks)
     job = DetachedJob(start(store), name, store)
     stored = [

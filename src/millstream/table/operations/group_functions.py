@@ -1,8 +1,8 @@
 """`aggregate` and `flat_aggregate`: functions over the rows of a group, whose results are columns.
 
 A function passed without arguments receives each row as a `Row`, or a group's rows as a DataFrame if it is a pandas
-function. The following `select` refers to groups, results and the window; it is rewritten as the `select` of
-`group_by`, with the call substituted for its results. A table aggregate becomes an aggregate whose value is a list of
+function. The following `select` refers to groups, results and the window. It is rewritten to the `select` of
+`group_by`, with the call substituted for its results. A table aggregate becomes an aggregate that returns a list of
 rows, which is unnested.
 """
 
@@ -55,7 +55,7 @@ class _AggregateShell(FunctionShell):
 
 
 class _RowAggregate(_AggregateShell):
-    """Converts the columns of a row to a Row for the function."""
+    """Passes the columns of a row to the function as a Row."""
 
     def __init__(self, function: Any, names: tuple[str, ...]) -> None:
         super().__init__(function)
@@ -72,7 +72,7 @@ class _RowAggregate(_AggregateShell):
 
 
 class _EmittedRows(_AggregateShell):
-    """A table aggregate as an aggregate: its value is the list of emitted rows."""
+    """Adapts a table aggregate to an aggregate that returns the list of emitted rows."""
 
     def __init__(self, function: Any, width: int) -> None:
         super().__init__(function)
@@ -88,7 +88,7 @@ class _EmittedRows(_AggregateShell):
 
 @dataclass(frozen=True)
 class GroupCall:
-    """A function over the rows of groups: the call, and the result's columns, by name and field."""
+    """A call of a function over the rows of a group, and its result columns by name and field."""
 
     call: Aggregated
     columns: Mapping[str, str | None]
@@ -132,8 +132,8 @@ def group_call(
 def _distinct_names(
     method: str, groups: Collection[str], aliases: tuple[str, ...], fields: tuple[str, ...]
 ) -> list[str]:
-    """The names of the result's columns, distinct from those of groups: as in Flink, a field with a group's name gets a
-    prefix, and an alias with one is rejected."""
+    """The names of the result's columns, distinct from group names. As in Flink, a field with a group's name gets a
+    prefix, and an alias equal to a group's name is rejected."""
     if twice := [alias for place, alias in enumerate(aliases) if alias in groups or alias in aliases[:place]]:
         other = "a group has that name, too" if twice[0] in groups else "two columns of the result have it"
         raise refuse(f"{method}: the name {twice[0]!r} is ambiguous: {other}. Give the result other names by alias()")
@@ -145,7 +145,7 @@ def _aggregated(node: Any) -> Aggregated:
 
 
 def _of_whole_rows(function: UserFunction, names: tuple[str, ...]) -> Aggregated:
-    """The call of a function with all columns, which it receives as one row."""
+    """Calls a function with all columns, which it receives as one row."""
     inside: Any = _RowAggregate(function.function, names)
     if function.mode is CallMode.PANDAS:
         inside = FrameCaller(function, names)
@@ -155,7 +155,7 @@ def _of_whole_rows(function: UserFunction, names: tuple[str, ...]) -> Aggregated
 
 
 def _as_list(function: UserFunction) -> UserFunction:
-    """A table aggregate as an aggregate of a list of rows."""
+    """Adapts a table aggregate to an aggregate that returns a list of rows."""
     row = function.result_type
     if not isinstance(row, RowType):
         row = RowType.of(["f0"], [row])

@@ -1,11 +1,11 @@
 """Chooses the stores of a program's jobs, if the program starts several.
 
-The first job uses the program's configured store. Every other job has one next to it, named after the job. A store
-records its owner (`checkpoint/job_record.py`), which is checked first: the same program finds the store of each of its
-INSERTs again when their order changes, or when one is added before them.
+The first job uses the program's configured store. Every other job has a store next to it, named after the job. A store
+records its owner (`checkpoint/job_record.py`), which is checked first, so a program finds the store of each of its
+INSERTs even if their order changes or another is added before them.
 
-A rebuilt table starts in a store of its own, and the previous store is removed. Marker files next to them name the
-newest, so that a later session continues with it instead of a removed one: `rebuilds` counts them, from 0.
+A rebuilt table starts in a separate store, and the previous store is removed. Marker files next to the stores identify
+the newest, so that a later session continues with it. `rebuilds` counts the rebuilds, from 0.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _SLUG_CHARS_MAX = 40
 
 
 def store_of_job(program_store: str, job: str, others: Collection[str]) -> str:
-    """The store of the job with this name. `others`: those of the jobs that the program has started."""
+    """The store of the job with this name. `others`: the stores of jobs that the program has already started."""
     digest = _digest(job)
     own = _next_to(program_store, f"{_slug(job)}-{digest}")
     number = 1
-    while own in others:  # jobs of one name are distinguished by their order
+    while own in others:  # jobs with the same name are distinguished by their order
         number += 1
         own = _next_to(program_store, f"{_slug(job)}-{digest}-{number}")
     # Older versions numbered all jobs after the first.
@@ -50,12 +50,12 @@ def store_of_job(program_store: str, job: str, others: Collection[str]) -> str:
 
 
 def passing_store(program_store: str) -> str:
-    """The store of a query that is never restored: next to the program's, where tasks can reach it."""
+    """The store of a query that is never restored. It is next to the program's store, where tasks can reach it."""
     return _next_to(program_store, f"query-{secrets.token_hex(4)}")
 
 
 def rebuilt_store(program_store: str, job: str, rebuilds: int) -> str:
-    """The store of a table's job after its `rebuilds`th rebuild, at least 1."""
+    """The store of a table's job after its `rebuilds`th rebuild (at least 1)."""
     name = f"{job}, made anew {rebuilds}"
     return _next_to(program_store, f"{_slug(name)}-{_digest(name)}")
 
@@ -68,14 +68,14 @@ def newest_rebuild(program_store: str, job: str) -> int:
 
 
 def free_rebuild(program_store: str, job: str, rebuilds: int) -> int:
-    """The first number from `rebuilds` on whose store has no owner, so that a rebuild starts empty."""
+    """The first number from `rebuilds` on with an unowned store, so that a rebuild starts empty."""
     while _owners(rebuilt_store(program_store, job, rebuilds)):
         rebuilds += 1
     return rebuilds
 
 
 def note_rebuild(program_store: str, job: str, rebuilds: int) -> None:
-    """Makes the store of this number current. After a crash between the steps the greatest number is current."""
+    """Makes the store with this number current. After a crash between the steps the highest number is current."""
     markers = open_store(markers_of(program_store, job))
     before = markers.list(REBUILDS)
     markers.put(rebuild_name(rebuilds), b"")
@@ -83,7 +83,7 @@ def note_rebuild(program_store: str, job: str, rebuilds: int) -> None:
 
 
 def markers_of(program_store: str, job: str) -> str:
-    """The folder of the markers for the current store of a table's job: outside the stores, each of which may be
+    """The folder of the markers for a table's current store. It is outside the stores, because each of them may be
     removed."""
     return _next_to(program_store, f"{_slug(job)}-{_digest(job)}-rebuilt")
 

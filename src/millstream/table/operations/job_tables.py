@@ -1,11 +1,11 @@
-"""The jobs whose tables a session can query: those it started, and those whose stores are in a catalog of jobs.
+"""The jobs whose tables a session can query: jobs that it started, and jobs with stores in a catalog of jobs.
 
     SELECT … FROM counts                      a table stored by a job of this session
     SELECT … FROM clicks.counts               a table of the job `clicks` of this session
     SELECT … FROM live.clicks.counts          of a catalog of jobs: CREATE CATALOG live WITH ('type' = 'jobs', …)
 
-Each job is read through one cached view, so its query results never regress to an older epoch. A view of a catalog's
-job is valid as long as the job exists: a job that was dropped, or rebuilt in another store, is looked up again.
+Each job is read through one cached view, so its query results never regress to an older epoch. The view is valid as
+long as the job exists: a job that was dropped, or rebuilt in another store, is looked up again.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class JobTables:
         self.started = {name: other for name, other in self.started.items() if other is not job}
 
     def find(self, path: ObjectPath) -> TableEntry | None:
-        """The table at (catalog, job, table); None if there is no such job."""
+        """The table at (catalog, job, table); None if the job does not exist."""
         view = self._named_view(path)
         if view is None:
             return None
@@ -98,12 +98,12 @@ class JobTables:
         return view
 
     def names(self, catalog: str) -> list[str] | None:
-        """The jobs of a catalog of jobs; None for another catalog."""
+        """The jobs of a catalog of jobs; None for other catalogs."""
         folder = self._folder(catalog)
         return None if folder is None else sorted(job.name for job in stored_jobs(folder) if job.status != DROPPED)
 
     def databases(self, catalog: str) -> list[str]:
-        """The jobs that are databases of a catalog: those of a catalog of jobs, or of the session."""
+        """The jobs that are databases of a catalog: the jobs in a catalog of jobs, or the session's jobs."""
         names = self.names(catalog)
         if names is not None:
             return names
@@ -111,7 +111,7 @@ class JobTables:
         return sorted(name for name, job in self.started.items() if catalog == self.home and job in owning)
 
     def tables(self, catalog: str, job: str) -> list[str] | None:
-        """The tables of a job; None if there is no such job. Before its first epoch it has none."""
+        """The tables of a job, empty before its first epoch; None if the job does not exist."""
         if job not in self.databases(catalog):
             return None
         try:
@@ -148,7 +148,7 @@ class JobTables:
 
 
 def _is_replaced(view: JobView) -> bool:
-    """Whether a store no longer belongs to the viewed job. An unreachable store is assumed to."""
+    """Whether a store no longer belongs to the viewed job. An unreachable store is assumed to belong to it."""
     try:
         record = read_job_record(view.store)
     except StoreError:

@@ -1,10 +1,8 @@
-"""Queries over tables of jobs, answered in this process: reads rows from the stores and runs them through the batch
-engine.
+"""Executes queries over tables of jobs in this process: reads rows from the stores and runs the batch engine on them.
 
 The plan is made as for a BATCH query. Each job that it reads provides one epoch (the newest, or that of `FOR
-SYSTEM_TIME AS OF`), so all tables of a job are consistent. For each table, the rows of the keys that a filter names are
-read, or all rows; from its archive, those of the times that a filter admits. The plan then runs over these rows,
-without Spark.
+SYSTEM_TIME AS OF`), so all tables of a job are consistent. From each table only the keys that a filter admits are read,
+if it restricts them; from its archive, only the admitted times. The plan then runs over these rows, without Spark.
 """
 
 from __future__ import annotations
@@ -82,7 +80,7 @@ class TableFinder(Protocol):
 
 
 def started_live(sink: Sink, session: PlannerSession, tables: TableFinder) -> Job:
-    """Starts the job, in this process, that runs a query over tables of jobs into its sink."""
+    """Starts a job in this process that runs a query over tables of jobs into its sink."""
     from millstream.datastream.environment.launch_defaults import with_launch_defaults
     from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
     from millstream.jobs.clock import SystemClock
@@ -95,7 +93,7 @@ def started_live(sink: Sink, session: PlannerSession, tables: TableFinder) -> Jo
         [plan] = rewritten([sink], _with_epochs(tables, session, open_epochs))
         optimised_plan = optimised([plan], batch)
         ready = _with_rows(optimised_plan, _rows_max(session))
-    with with_launch_defaults({}):  # the command line's settings are for the program's jobs
+    with with_launch_defaults({}):  # command-line settings apply to the program's jobs only
         environment = StreamExecutionEnvironment().set_parallelism(1)
     lower(ready, environment._builder, batch)
     graph, settings = environment._graph("live query"), environment._job_settings()
@@ -127,9 +125,9 @@ def _rows_max(session: PlannerSession) -> int:
 def _with_epochs(
     tables: TableFinder, session: PlannerSession, open_epochs: ExitStack
 ) -> Callable[[Relation], Relation]:
-    """A rule that resolves the epoch of each scan; scans of one job as of one moment share it."""
+    """A rule that resolves the epoch of each scan; scans of the same job as of the same time share it."""
     epochs: dict[tuple[int, tuple[tuple[str, str], ...]], EpochView] = {}
-    now_us = time.time_ns() // 1000  # one for all scans
+    now_us = time.time_ns() // 1000  # one time for all scans
 
     def at(view: JobView, written: str) -> EpochView:
         moment = past_moment(written, session, now_us)
@@ -150,8 +148,8 @@ def _with_epochs(
 
 
 def _table(entry: TableEntry, epoch: EpochView) -> TableReads:
-    """The table in the epoch. Before its first epoch a fork's table has the name of its origin, which may be a fork
-    itself; its job stores no other."""
+    """The table in the epoch. Before its first epoch a fork's table has the name of its origin, which may itself be a
+    fork; it is then the only table of its job."""
     root: tuple[str, ...] = getattr(entry.definition, "root", ())
     name, names = entry.path[-1], epoch.tables()
     return epoch.table(names[0] if root and names and name not in names else name)
@@ -182,8 +180,8 @@ def _read(scan: Scan, above: Filter | None, rows_max: int) -> pa.Table:
     entry: TableEntry = scan.table
     keys = None if above is None else key_values(above.condition, scan, reads.primary_key)
     rows = reads.all(rows_max, _times(scan, above, reads)) if keys is None else reads.of_keys(keys)
-    # An older epoch may have other columns, or another order. Missing columns are NULL, as in rows stored before they
-    # were added.
+    # An older epoch may have different columns, or a different order. Missing columns are NULL, as in rows stored
+    # before they were added.
     absent = [column for column in entry.columns if column.name not in rows.column_names]
     for column in absent:
         if not column.type.is_nullable:

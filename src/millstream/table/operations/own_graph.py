@@ -1,8 +1,8 @@
-"""A graph for one job of tables: the nodes of its plan, and the program's streams that it reads, but nothing else.
+"""A separate graph for one table job: only the nodes of its plan, and the program's streams that it reads.
 
-Streams that the program has built but not executed remain in its environment: a query is a separate job, with a
-separate store (`table/operations/job_stores.py`). A query whose rows the program collects starts from scratch every
-time, in a store that is removed with it.
+Streams that the program has built but not executed remain in its environment, because a query is a separate job with a
+separate store (`table/operations/job_stores.py`). A query whose rows the program collects always starts empty, in a
+store that is removed when it ends.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["own_graph"]
 
 @contextmanager
 def own_graph(environment: StreamExecutionEnvironment, store: str | None) -> Iterator[GraphBuilder]:
-    """Lets the environment build a separate job inside the block, with this store if any."""
+    """Makes the environment build a separate job inside the block, in this store if given."""
     program, settings = environment._builder, environment._configuration
     environment._builder = program.separate_job()
     environment._configuration = Configuration(settings)

@@ -1,7 +1,7 @@
-"""Rewrites Table API syntax without a SQL equivalent as SQL: fields by position or all at once, `+` of strings.
+"""Rewrites Table API syntax that SQL lacks: fields by position, all fields at once, and `+` of strings.
 
-SQL names fields; `get(0)` counts them, and `flatten` expands all. Both depend on the operand's type, so it is bound
-here once to determine it.
+`get(0)` selects a field by position, and `flatten` expands all fields; SQL names them. Both depend on the operand's
+type, so the operand is bound here to determine it.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _named(node: Any, relation: Relation, session: PlannerSession) -> Any:
 
 
 def _joined_texts(node: Call, relation: Relation, session: PlannerSession) -> Call:
-    """`+` of a string and any value is their concatenation."""
+    """Replaces `+` of a string and any value by their concatenation."""
     try:
         types = [bind_expression(each, Scope.of(relation), session).type for each in node.arguments]
     except MillstreamError:

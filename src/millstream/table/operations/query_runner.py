@@ -1,4 +1,4 @@
-"""Runs plans as jobs: optimises relations, lowers them into a graph of their own, and starts the job.
+"""Runs plans as jobs: optimises relations, lowers them into a separate graph, and starts the job.
 
 The program collects a query's rows; INSERTs of one statement or set are one job. No other module of `table` starts
 jobs.
@@ -77,16 +77,16 @@ class QueryRunner:
     session: PlannerSession
     configuration: Configuration
     jobs: list[tuple[Job, datetime]] = field(default_factory=list)  # in the order they were started
-    stores: list[str] = field(default_factory=list)  # of the jobs of INSERTs
+    stores: list[str] = field(default_factory=list)  # of INSERT jobs
     detached: list[tuple[DetachedJob, datetime]] = field(default_factory=list)  # in separate processes
-    sees_others: bool = False  # whether SHOW JOBS lists running neighbour jobs, for users who reconnect
+    sees_others: bool = False  # whether SHOW JOBS lists running jobs of other sessions, for users who reconnect
 
     def __post_init__(self) -> None:
         self.tables = JobTables(self.session.store, self.session.catalog)
         self.first_home = (self.session.catalog, self.session.database)
         self.session.job_table = self.tables.find
         self.session.job_databases, self.session.job_tables = self.tables.databases, self.tables.tables
-        answer_by(StatementProcesses)  # jobs of tables that serve their state also answer statements
+        answer_by(StatementProcesses)  # jobs that serve their tables also execute statements
 
     def collect(self, relation: Relation) -> Outcome:
         """Runs a query; the program collects its rows."""
@@ -129,7 +129,7 @@ class QueryRunner:
         return Outcome(schema, rows, zone=self.session.zone)
 
     def place_of(self, sinks: Sequence[Sink]) -> tuple[str, str]:
-        """The name and the store for a job of these sinks that another process will start."""
+        """The name and store of the job that another process will start for these sinks."""
         from millstream.jobs.launch.launch import new_folder
 
         self._configure()
@@ -138,7 +138,7 @@ class QueryRunner:
         return name, new_folder(name) if program_store is None else store_of_job(program_store, name, self.stores)
 
     def root(self) -> str | None:
-        """The folder with the stores of this session's jobs; None: the default."""
+        """The folder with the stores of this session's jobs; None means the default."""
         self._configure()
         program_store = self.environment._configuration.get_string(STORE.key, None)
         return None if program_store is None else os.path.dirname(shown_address(program_store).rstrip("/")) or "."
@@ -174,20 +174,20 @@ class QueryRunner:
         return self._lower(sinks, self.environment._builder)
 
     def check(self, sink: Sink) -> None:
-        """Rejects a sink that cannot be started, as far as that is known in advance."""
+        """Rejects sinks that are known in advance to fail at start."""
         self._configure()
         self._lower([sink], self.environment._builder.separate_job())
 
     def fates(self, before: Sink, after: Sink) -> tuple[OperatorFate, ...]:
-        """The fate of one query's state under another, as the start of its job will determine it."""
+        """The fate of a query's state under another query, as the job's start would determine it."""
         plans = [optimised([sink], self.session) for sink in (before, after)]
         return plan_fates(plans[0], plans[1], self.session, self.environment._builder)
 
     def start_materialized(
         self, sink: Sink, name: str, settings: Mapping[str, str], store: str | None = None, rebuilds: int = 0
     ) -> MaterializedJob:
-        """Starts the job that maintains a table: in this store, or in a store of its own. `rebuilds`: the number of
-        rebuilds, including this one; with 0 it continues from its last epoch, if any."""
+        """Starts the job that maintains a table: in the given store, or in a separate one. `rebuilds`: the number of
+        rebuilds, including this one; 0 continues from the last epoch, if any."""
         self._configure()
         program_store = self.environment._configuration.get_string(STORE.key, None)
         if store is None and program_store is not None:
@@ -224,7 +224,7 @@ class QueryRunner:
     def _started(
         self, sinks: Sequence[Sink], default_name: str, is_passing: bool = False, is_optimised: bool = False
     ) -> Job:
-        """Starts a job; one that `is_passing` is never restored."""
+        """Starts a job. `is_passing`: it is never restored."""
         self._configure()
         name = self.configuration.get_string(_NAME, None) or default_name
         program_store = self.environment._configuration.get_string(STORE.key, None)
@@ -248,7 +248,7 @@ class QueryRunner:
         return lower(sinks if is_optimised else optimised(sinks, self.session), builder, self.session)
 
     def _configure(self) -> None:
-        """Passes settings other than the tables' own to the environment, which checks them."""
+        """Passes settings other than table options to the environment, which checks them."""
         settings = {key: value for key, value in self.configuration.to_dict().items() if not key.startswith(_OWN_KEYS)}
         settings.pop(_NAME, None)
         self.environment.configure(Configuration.from_dict(settings))

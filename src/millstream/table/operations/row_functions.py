@@ -1,7 +1,7 @@
 """Functions over whole rows: `map`, `flat_map`, and table functions joined to each row.
 
 A function passed without arguments receives the row as a `Row`, or as a DataFrame if it is a pandas function. It is
-wrapped into a function of all columns, so that tasks only handle columns.
+wrapped in a function of all columns, so that tasks only process columns.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class FrameCaller(FunctionShell):
 
 
 def _call_of(method: str, func: Any, relation: Relation, kind: UserFunctionKind) -> tuple[Call, tuple[str, ...]]:
-    """The call of a method's function argument, and the names of its columns; a bare function is called with the
-    row."""
+    """The call of a method's function argument, and the names of its columns; a function without arguments is called
+    with the row."""
     if isinstance(func, UserDefinedFunctionWrapper):
         function = func._user_function
         caller = FrameCaller if function.mode is CallMode.PANDAS else _RowCaller
@@ -92,14 +92,14 @@ def mapped(relation: Relation, func: Any, session: PlannerSession) -> Relation:
 
 
 def flat_mapped(relation: Relation, func: Any, session: PlannerSession) -> Relation:
-    """Only the rows that a table function returns for each row."""
+    """Replaces each row by the rows that a table function returns for it."""
     call, aliases = _call_of("flat_map", func, relation, UserFunctionKind.TABLE)
     made = operations.flat_map(relation, call, _column_names(call, aliases), session)
     return operations.with_distinct_names("flat_map", made)
 
 
 def lateral(relation: Relation, func: Any, kind: JoinKind, predicate: Any, session: PlannerSession) -> Relation:
-    """Each row with the rows that a table function returns for it."""
+    """Joins each row with the rows that a table function returns for it."""
     call, aliases = _call_of("join_lateral", func, relation, UserFunctionKind.TABLE)
     condition = None if predicate is None else node_of(predicate)
     made = operations.join_table_function(relation, call, _column_names(call, aliases), kind, session, condition)
@@ -107,6 +107,7 @@ def lateral(relation: Relation, func: Any, kind: JoinKind, predicate: Any, sessi
 
 
 def _column_names(call: Call, aliases: tuple[str, ...]) -> tuple[str, ...]:
-    """The names of a table function's columns: the aliases, those of its row type, or the planner's."""
+    """The names of a table function's columns: the aliases, the field names of its row type, or default names of the
+    planner."""
     function = dict(call.options).get("function")
     return aliases or getattr(function, "column_names", ())

@@ -1,8 +1,8 @@
-"""Windows of the Table API over groups. Windows of a number of rows, as `Tumble.over(row_interval(10))`, become OVER.
+"""Windows of the Table API over groups. Count windows, such as `Tumble.over(row_interval(10))`, become OVER.
 
-Rows are counted by group in arrival order. A window that ends with a row contains the rows just before it, so its
-aggregates are those OVER that many rows, for the rows that complete a window: the tenth, the fifteenth, …. An
-incomplete window emits nothing, as in Flink.
+Rows are counted by group in arrival order. A window that ends with a row contains the rows just before it. Its
+aggregates are therefore OVER aggregates of that many rows, emitted for rows that complete a window: the tenth, the
+fifteenth, …. An incomplete window emits nothing, as in Flink.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def window_select(
     items: Sequence[Any],
     session: PlannerSession,
 ) -> Relation:
-    """`window(…).group_by(w, …).select(…)`; `groups` are those in addition to the window."""
+    """`window(…).group_by(w, …).select(…)`; `groups` are the groups in addition to the window."""
     if isinstance(window.size, Call) and window.size.name == "ROW_INTERVAL":
         return _row_window_select(relation, window, groups, items, session)
     return operations.window_select(relation, window, groups, items, session)
@@ -130,7 +130,7 @@ def _rows(method: str, node: Any) -> int:
 
 
 def _check_time(window: operations.GroupWindow, relation: Relation) -> None:
-    """Rejects event time: rows are counted as they arrive, which is processing time."""
+    """Rejects event time: rows are counted in arrival order, which is processing time."""
     name = window.time.parts[-1] if isinstance(window.time, Name) else ""
     time = next((field.time for field in relation.schema.fields if field.name == name), None)
     if time is TimeKind.ROWTIME:

@@ -1,8 +1,8 @@
 """Statements from clients of a query server: only SELECT over the tables of the server's job.
 
-A statement's session has the tables of that job, no user functions and no settings; it lives as long as the statement.
-All rows are of one epoch: the newest, or that of `FOR SYSTEM_TIME AS OF`. When the client is gone, the job that
-computes the result is cancelled: it ends between two batches.
+A statement's session exists only for that statement. It has the tables of the job, but no user functions or settings.
+All rows are from one epoch: the newest, or the one given by `FOR SYSTEM_TIME AS OF`. When the client disconnects, the
+job that computes the result is cancelled between two batches.
 """
 
 from __future__ import annotations
@@ -71,13 +71,13 @@ class _TablesOfJob:
         )
 
     def view_of(self, entry: TableEntry) -> Any:
-        """The job at a fixed newest epoch: all tables of a statement are read at it."""
+        """The job at a fixed newest epoch, at which all tables of a statement are read."""
         return self._job_at_epoch
 
 
 @dataclass(frozen=True)
 class _JobAtEpoch:
-    """A job whose newest epoch is the one at the start of the statement."""
+    """A job whose newest epoch is fixed to the one at the start of the statement."""
 
     job: JobView
     epoch: EpochView
@@ -117,16 +117,16 @@ def answered(
 
 
 class EncodedRows:
-    """Rows encoded as JSON text, within the bounds."""
+    """Rows encoded as JSON text, within size limits."""
 
     def __init__(self, bounds: AnswerBounds) -> None:
         self._bounds = bounds
-        self._rows, self._read_bytes, self._size = 0, 0, len("[]") - len(",")  # no comma after the last
+        self._rows, self._read_bytes, self._size = 0, 0, len("[]") - len(",")  # no comma after the last row
         self._pieces: list[bytes] = []
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Encodes rows. ProgramError for too many rows, TooLargeError for too many bytes: as columns, which are all in
-        memory at once, and as JSON, where a character may take twelve."""
+        """Encodes rows. Raises ProgramError for too many rows, and TooLargeError for too many bytes. Bytes are limited
+        as columns, which are all in memory at once, and as JSON, where a character may take twelve bytes."""
         self._rows += batch.num_rows
         self._read_bytes += batch.nbytes
         if self._rows > self._bounds.rows_max:
@@ -153,7 +153,7 @@ class EncodedRows:
 
 
 def _next_batch(source: JobRows, abandoned: threading.Event) -> pa.RecordBatch | None:
-    """The next rows, None at the end; ProgramError if the client has stopped waiting."""
+    """The next rows, None at the end; raises ProgramError if the client has stopped waiting."""
     while not source.wait(_POLL_S):
         if abandoned.is_set():
             raise ProgramError("the client has stopped waiting. Request less, or repeat the statement")

@@ -1,13 +1,13 @@
 """Computes statements for a query server in child processes, which can be killed.
 
-A statement is a program of an untrusted client: a pattern may backtrack for years inside one call that blocks all other
-threads, a string may be repeated until memory is exhausted. In the job's process it could stop or kill the job. The
-server therefore sends it to a child process (`statement_worker`), which reads the store like any reader, has bounded
-memory, and is killed when the client stops waiting (docs/decisions/0043). A child is reused after an answer; it ends
-with the server, or when the server's process ends. Query results never regress: a child receives the newest epoch
-known here, and the server catches up with the epoch that a child has read.
+A statement comes from an untrusted client: a pattern may backtrack for years inside one call that blocks all other
+threads, or a repeated string may exhaust memory. In the job's process it could block or kill the job. The server
+therefore sends it to a child process (`statement_worker`), which reads the store like any reader, has bounded memory,
+and is killed when the client stops waiting (docs/decisions/0043). A child is reused after an answer, and ends with the
+server or its process. Query results never regress: a child receives the newest epoch known here, and the server
+advances to the epoch that a child has read.
 
-A store in this process's memory, as tests use, is readable only here: its statements are computed in this process.
+A store in this process's memory, as used by tests, is readable only here: its statements are executed in this process.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class StatementProcesses:
             process.end()  # its progress is unknown
             raise
         self._release(process, is_reusable=not message.get("is_last", False))
-        if not is_ready:  # still starting, which is no fault of the statement: the next one finds it further along
+        if not is_ready:  # still starting, which is not the statement's fault: keep it for the next one
             raise TooSlowError(_ABANDONED)
         if rights.refusal is not None:
             raise rights.refusal
@@ -138,7 +138,7 @@ def _refusal(message: Mapping[str, Any]) -> Refusal:
 
 
 class _Rights:
-    """Whether tables may be read, and the reason for a rejection, which does not pass through the child."""
+    """Whether tables may be read. The reason for a rejection is stored here and not sent to the child."""
 
     def __init__(self, check: TableCheck) -> None:
         self._check = check
@@ -153,11 +153,12 @@ class _Rights:
 
 
 class _StatementProcess:
-    """A child process. Messages are lines of JSON: nothing that a child sends is executed here. The line of an answer
-    is followed by its rows, encoded and counted by the child: they are passed on as bytes."""
+    """A child process. Messages are lines of JSON: nothing that a child sends is executed here. An answer's line is
+    followed by its rows, which the child has encoded and counted, and which are passed on as bytes."""
 
     def __init__(self, job: JobView) -> None:
-        # In its own session: Ctrl-C at the terminal is for the job, and the child ends when its input does.
+        # In a separate process session, because Ctrl-C at the terminal is for the job. The child ends when its input
+        # does.
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", _WORKER],
             stdin=subprocess.PIPE,
@@ -180,7 +181,7 @@ class _StatementProcess:
         return self._process.poll() is None
 
     def is_ready(self, abandoned: threading.Event) -> bool:
-        """Waits until it accepts requests; returns False if the client stops waiting first."""
+        """Waits until the child accepts requests; returns False if the client stops waiting first."""
         while not self._is_ready and not abandoned.is_set():
             if self._has_message():
                 self._received(abandoned)
@@ -190,7 +191,8 @@ class _StatementProcess:
     def send(
         self, request: Mapping[str, Any], rights: _Rights, abandoned: threading.Event
     ) -> tuple[dict[str, Any], bytes]:
-        """Its answer, and the rows. The child queries back whether tables may be read."""
+        """Sends a request; returns the answer and the rows. Also answers the child's requests for permission to read
+        tables."""
         self._send(request)
         while "table" in (message := self._received(abandoned)):
             self._send({"is_open": rights.is_open(message["table"])})
@@ -200,17 +202,17 @@ class _StatementProcess:
         return message, self._received_rows(size, abandoned)
 
     def end(self) -> None:
-        """Kills it."""
+        """Kills the child."""
         self._process.kill()
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe is not None
-            with suppress(BrokenPipeError):  # it had not read everything
+            with suppress(BrokenPipeError):  # the child had not read everything
                 pipe.close()
         self._process.wait()
 
     def _send(self, message: Mapping[str, Any]) -> None:
         assert self._process.stdin is not None
-        with suppress(BrokenPipeError):  # it has ended: the next read reports it
+        with suppress(BrokenPipeError):  # the child has ended, which the next read reports
             self._process.stdin.write(json.dumps(message).encode() + b"\n")
             self._process.stdin.flush()
 
@@ -233,7 +235,7 @@ class _StatementProcess:
         return b"".join(parts)
 
     def _read(self, abandoned: threading.Event) -> bytes:
-        """Reads the available bytes, waiting for some."""
+        """Reads the available bytes; waits until there are any."""
         while not self._has_message():
             if abandoned.is_set():
                 raise TooSlowError(_ABANDONED)
@@ -243,7 +245,7 @@ class _StatementProcess:
         return data
 
     def _has_message(self) -> bool:
-        """Whether a message or the end is available; waits up to `_POLL_S`."""
+        """Whether a message or end of file is available; waits up to `_POLL_S`."""
         ready = select.poll()
         ready.register(self._answers, select.POLLIN)
         return bool(ready.poll(_POLL_S * 1000))

@@ -2,9 +2,10 @@
 
     python -m millstream.table.operations.statement_worker
 
-It reads requests from its input, a line of JSON each, and writes a line per answer; the first line names the store. It
-ends with its input. It bounds its own memory, with an error for statements that need more, and its processor time, so
-that orphans end as well. It yields to the job, and is the first victim of the system's out-of-memory killer.
+It reads requests from its standard input, one JSON line each, and writes a line per answer; the first line names the
+store. It ends with its input. It limits its own memory, with an error for statements that need more, and its CPU time,
+so that orphans end as well. It runs at lower priority than the job, and is the first victim of the system's
+out-of-memory killer.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _NO_MEMORY = "the result exceeded the limit of memory. Restrict it by WHERE or b
 
 
 class _ClosedTableError(Exception):
-    """The parent rejected a table; it knows the reason."""
+    """The parent rejected a table, and holds the reason."""
 
 
 class _Conversation:
@@ -73,13 +74,13 @@ def main() -> None:
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # printed text must not mix with answers
     _bound_memory()
-    reused_bytes_max = max(_REUSED_BYTES_MAX, _greatest_rss())  # on Linux it starts at the parent's
+    reused_bytes_max = max(_REUSED_BYTES_MAX, _greatest_rss())  # on Linux the peak starts at the parent's
     conversation = _Conversation(sys.stdin.buffer, answers)
     store = conversation.next()
     if store is None:
         return
     job = _opened(store)
-    conversation.send({})  # ready for requests
+    conversation.send({})  # reports that it is ready for requests
     while (request := conversation.next()) is not None:
         _bound_time()
         try:
@@ -94,7 +95,7 @@ def main() -> None:
 
 
 def _opened(store: dict[str, Any]) -> JobView | None:
-    """The job, with everything loaded for a first statement; None if it cannot be read now, which the first request
+    """The job, with everything loaded for the first statement; None if it cannot be read now, which the first request
     reports."""
     try:
         job = _job_of(store)
@@ -132,12 +133,12 @@ def _error_message(error: Exception) -> dict[str, Any]:
 
 
 def _is_of_memory(error: BaseException | None) -> bool:
-    """Whether an error, or its cause in a task, was a lack of memory."""
+    """Whether an error, or its cause in a task, was insufficient memory."""
     return error is not None and (isinstance(error, MemoryError) or _is_of_memory(error.__cause__))
 
 
 def _refusal(error: Exception) -> RefusalAnswer:
-    """The reported form of an error; for a wrong statement without this program's line."""
+    """The error as reported to the client; for an invalid statement without this program's source line."""
     answer = answer_to(error)
     if isinstance(error, ProgramError) or (isinstance(error, MillstreamError) and answer.code == "bad-question"):
         return answer_to(BadQuestionError(error.message))

@@ -1,5 +1,5 @@
-"""The fate of state under another plan, as the job's start will determine it: for the state in a store, and for that of
-an altered query. Both lower the plans, because operators that exist only in lowered plans have state, too.
+"""The fate of state under another plan, as the job's start will determine it, for state in a store or of an altered
+query. Both lower the plans, because operators that exist only in lowered plans also have state.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ def is_lossless(fates: Sequence[OperatorFate]) -> bool:
 def plan_fates(
     before: Sequence[Sink], after: Sequence[Sink], session: PlannerSession, program: GraphBuilder
 ) -> tuple[OperatorFate, ...]:
-    """The fate of one optimised plan's state under another. Neither is run; `program`: the graph of their program."""
+    """The fate of one optimised plan's state under another. Neither plan is run; `program`: the graph of their
+    program."""
     old, new = (_operators(plan, session, program.separate_job()) for plan in (before, after))
     meanings = {each.uid: each.meaning for each in old if each.meaning is not None}
     return fates(meanings, {each.uid: each.name for each in old}, new)
@@ -40,8 +41,8 @@ def _operators(plan: Sequence[Sink], session: PlannerSession, builder: GraphBuil
 
 
 def stored_fates(store: str, plan: Sequence[Sink], session: PlannerSession, builder: GraphBuilder) -> str:
-    """One line per operator whose state continues or starts, and for state left behind; "" if the store has no epoch.
-    The optimised plan is lowered into `builder`, which is not run."""
+    """One line per operator with continued or new state, and per abandoned state; "" if the store has no epoch. The
+    optimised plan is lowered into `builder`, which is not run."""
     try:
         newest = ManifestLog(open_store(store)).newest()
     except StoreError:  # the job itself reports it, with advice

@@ -39,7 +39,7 @@ class TableOutputs:
             return TableResult(self._t_env._runner.insert([self._sink(table_path_or_descriptor, overwrite)]))
 
     def insert_into(self, table_path_or_descriptor: str | TableDescriptor, overwrite: bool = False) -> TablePipeline:
-        """The rows and their target table; `execute` of it, or of a statement set, writes them."""
+        """The rows and their target table; its `execute`, or that of a statement set, writes them."""
         with at_users_line():
             return TablePipeline(self._sink(table_path_or_descriptor, overwrite), self._t_env)
 
@@ -52,7 +52,7 @@ class TableOutputs:
         return operations.sink(self._relation, self._t_env._path(target), self._t_env._session, overwrite)
 
     def to_pandas(self) -> pd.DataFrame:
-        """Runs the query to its end; returns its rows as a pandas DataFrame."""
+        """Runs the query to completion, and returns its rows as a pandas DataFrame."""
         with at_users_line():
             return frame_of(self._t_env._runner.collect(self._relation))
 

@@ -35,7 +35,7 @@ def frame_of(outcome: Outcome) -> pd.DataFrame:
 
 
 def _rows_left(outcome: Outcome) -> list[pa.RecordBatch]:
-    """The rows that remain after all changes; for an append-only table, its batches."""
+    """The rows that remain after all changes; the unchanged batches of an append-only table."""
     batches: list[pa.RecordBatch] = []
     signs: list[Int64s] = []
     while (batch := outcome.source.next_batch()) is not None:

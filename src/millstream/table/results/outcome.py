@@ -43,15 +43,15 @@ class Outcome:
         return ValueTexts(self.schema, self.zone)
 
     def changes(self, timeout_s: float | None) -> list[list[str]] | None:
-        """The available changes, as strings with their kinds; of a job, whole epochs. Empty after the timeout, None at
-        the end."""
+        """The available changes, as strings with their kinds; a job's changes in whole epochs. Empty after the timeout,
+        None at the end."""
         batches = self.source.take(timeout_s)
         return None if batches is None else [row for batch in batches for row in self._texts.of_batch(batch)]
 
     def lines(self) -> Iterable[str]:
         """The lines of `print`, as rows arrive."""
         names = (["op"] if self.with_kinds else []) + list(self.schema.names)
-        # As in Flink, statement results print NULL as an empty cell; queries print it.
+        # As in Flink, statement results print NULL as an empty cell; queries print NULL.
         null_text = NULL_TEXT if self.is_query else ""
         rows = row_texts(self.source, self.schema, self.zone, self.with_kinds, null_text)
         if self.is_plain:

@@ -56,7 +56,7 @@ class RowSource(ABC):
         """Stops reading. Idempotent."""
 
     def take(self, timeout_s: float | None) -> list[pa.RecordBatch] | None:
-        """The available batches; of a job, whole epochs. Empty after the timeout, None at the end."""
+        """The available batches; a job's batches in whole epochs. Empty after the timeout, None at the end."""
         batch = self.next_batch()
         return None if batch is None else [batch]
 
@@ -87,7 +87,7 @@ class StoredRows(RowSource):
 class JobRows(RowSource):
     """The rows of a running job, by committed epoch. Closing it ends the job.
 
-    The query's store is removed with it; that of a failed job remains for inspection."""
+    Closing also removes the query's store; the store of a failed job remains for inspection."""
 
     def __init__(self, job: Job, queue: CollectQueue, queue_id: str) -> None:
         self._job = job
@@ -159,7 +159,7 @@ class InsertedRows(RowSource):
 
 
 def raise_failure(job: Job) -> None:
-    """Raises the job's failure, the user's traceback first."""
+    """Raises the job's failure, with the user's traceback first."""
     try:
         job.result()
     except JobFailedError as error:

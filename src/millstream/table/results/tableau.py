@@ -1,7 +1,8 @@
 """Draws a result as Flink's client does: lines of `+---+`, right-aligned values, and the number of rows.
 
-A query's column widths follow from its types, before the first row arrives; those of a statement from its rows. A value
-wider than its column ends in three dots. East Asian wide characters count as two.
+A query's column widths are derived from its types, because they are needed before the first row; those of a statement
+are derived from its rows. A value wider than its column is cut and ends in three dots. East Asian wide characters count
+as two.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ class WindowGroupedTable(_TableParts):
         super().__init__(java_window_grouped_table, t_env)
 
     def select(self, *fields: Expression[Any]) -> Table:
-        """Groups, aggregates, and the window's `start`, `end` and `rowtime`."""
+        """Projects groups, aggregates, and the window's `start`, `end` and `rowtime`."""
         relation, window, groups = self._parts
         items = [_of_window(node, window.alias) for node in items_of("select", fields, relation.schema.names)]
         with at_users_line():
@@ -122,7 +122,7 @@ class WindowGroupedTable(_TableParts):
 
 
 class OverWindowedTable(_TableParts):
-    """Rows with windows around them."""
+    """Rows, each with windows around it."""
 
     _step = "over_window(...)"
 
@@ -130,7 +130,7 @@ class OverWindowedTable(_TableParts):
         super().__init__(java_over_windowed_table, t_env)
 
     def select(self, *fields: Expression[Any]) -> Table:
-        """Columns, and aggregates over windows: `col("a").sum.over(col("w"))`."""
+        """Projects columns, and aggregates over windows: `col("a").sum.over(col("w"))`."""
         relation, windows = self._parts
         items = items_of("select", fields, relation.schema.names)
         with at_users_line():
@@ -193,7 +193,7 @@ def _shape(window: Any) -> operations.GroupWindow:
 
 
 def _of_window(node: Any, alias: str) -> Any:
-    """`col("w").rowtime` and `.proctime` are the window's, not a stream's."""
+    """Resolves `col("w").rowtime` and `.proctime` to the window's time attributes, not those of a stream."""
     from dataclasses import replace
 
     from millstream.sql.syntax import Call

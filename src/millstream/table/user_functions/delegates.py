@@ -39,12 +39,12 @@ class FunctionShell:
         return call
 
     def open(self, function_context: FunctionContext) -> None:
-        """Opens the function, if it has `open`."""
+        """Calls the function's `open`, if defined."""
         if hasattr(self._function, "open"):
             self._function.open(function_context)
 
     def close(self) -> None:
-        """Closes the function, if it has `close`."""
+        """Calls the function's `close`, if defined."""
         if hasattr(self._function, "close"):
             self._function.close()
 
@@ -72,7 +72,7 @@ class FrameResult(FunctionShell):
 
 
 class DelegatingScalarFunction(ScalarFunction):
-    """A plain function as a ScalarFunction."""
+    """Adapts a plain function to ScalarFunction."""
 
     def __init__(self, func: Callable[..., Any]) -> None:
         self.func = func
@@ -82,7 +82,7 @@ class DelegatingScalarFunction(ScalarFunction):
 
 
 class DelegatingAsyncScalarFunction(AsyncScalarFunction):
-    """A plain asynchronous function as an AsyncScalarFunction."""
+    """Adapts a plain asynchronous function to AsyncScalarFunction."""
 
     def __init__(self, func: Callable[..., Any]) -> None:
         self.func = func
@@ -92,7 +92,7 @@ class DelegatingAsyncScalarFunction(AsyncScalarFunction):
 
 
 class DelegationTableFunction(TableFunction):
-    """A plain function as a TableFunction."""
+    """Adapts a plain function to TableFunction."""
 
     def __init__(self, func: Callable[..., Any]) -> None:
         self.func = func
@@ -103,7 +103,7 @@ class DelegationTableFunction(TableFunction):
 
 
 class DelegatingPandasAggregateFunction(AggregateFunction):
-    """A plain function of pandas Series as an AggregateFunction, with its result as the accumulator."""
+    """Adapts a plain function of pandas Series to AggregateFunction; its result is the accumulator."""
 
     def __init__(self, func: Callable[..., Any]) -> None:
         self.func = func
@@ -125,7 +125,7 @@ class PandasAggregateFunctionWrapper:
         self.func = func
 
     def open(self, function_context: FunctionContext) -> None:
-        """Open the function."""
+        """Opens the function."""
         self.func.open(function_context)
 
     def eval(self, *args: Any) -> Any:
@@ -135,5 +135,5 @@ class PandasAggregateFunctionWrapper:
         return self.func.get_value(accumulator)
 
     def close(self) -> None:
-        """Close the function."""
+        """Closes the function."""
         self.func.close()

@@ -116,7 +116,7 @@ class ScalarFunction(UserDefinedFunction):
 
 
 class AsyncScalarFunction(UserDefinedFunction):
-    """A ScalarFunction that is awaited: several rows are processed concurrently."""
+    """An asynchronous ScalarFunction: several rows are processed concurrently."""
 
     @abc.abstractmethod
     async def eval(self, *args: Any) -> Any:
@@ -128,7 +128,7 @@ class TableFunction(UserDefinedFunction):
 
     @abc.abstractmethod
     def eval(self, *args: Any) -> Iterable[Any]:
-        """The rows for the arguments of one row: an iterable, or by `yield`."""
+        """Returns an iterable of rows for the arguments of one row, or yields them."""
 
 
 class ImperativeAggregateFunction(UserDefinedFunction, Generic[T, ACC]):
@@ -151,25 +151,25 @@ class ImperativeAggregateFunction(UserDefinedFunction, Generic[T, ACC]):
         raise RuntimeError(f"{type(self).__name__} has no merge(), which session windows need. Write one")
 
     def get_result_type(self) -> DataType:
-        """The result type, if the decorator has none."""
+        """The result type, if the decorator does not declare it."""
         raise RuntimeError(f"{type(self).__name__} has no get_result_type(), and no result_type= was given")
 
     def get_accumulator_type(self) -> DataType:
-        """The accumulator type, if the decorator has none."""
+        """The accumulator type, if the decorator does not declare it."""
         raise RuntimeError(f"{type(self).__name__} has no get_accumulator_type(), and no accumulator_type= was given")
 
 
 class AggregateFunction(ImperativeAggregateFunction[Any, Any]):
-    """An aggregate with one value."""
+    """An aggregate that returns one value."""
 
     @abc.abstractmethod
     def get_value(self, accumulator: Any) -> Any:
-        """The value of the accumulated rows."""
+        """The aggregate's value for the accumulator."""
 
 
 class TableAggregateFunction(ImperativeAggregateFunction[Any, Any]):
-    """An aggregate with any number of rows."""
+    """An aggregate that returns any number of rows."""
 
     @abc.abstractmethod
     def emit_value(self, accumulator: Any) -> Iterable[Any]:
-        """The rows for the accumulated ones."""
+        """Returns the result rows for the accumulator."""

@@ -1,4 +1,4 @@
-"""The wrappers made by the decorators of `udf`: functions with types, callable with expressions.
+"""The wrappers that the decorators of `udf` create: functions with types, callable with expressions.
 
 Calling a wrapper while building a query returns an expression; the wrapped function is called while the query runs. The
 call carries the function as an option (`function`), so it needs no registered name.
@@ -86,7 +86,7 @@ class UserDefinedFunctionWrapper:
         return self
 
     def __call__(self, *args: Any) -> Expression[Any]:
-        """The function's call with these expressions."""
+        """An expression that calls the function with these arguments."""
         node: Any = self._call_node(tuple(map(node_of, args)))
         return Expression(As(node, self._alias_names) if self._alias_names else node)
 
@@ -147,7 +147,7 @@ class UserDefinedScalarFunctionWrapper(UserDefinedFunctionWrapper):
 
 
 class UserDefinedAsyncScalarFunctionWrapper(UserDefinedScalarFunctionWrapper):
-    """A scalar function that is awaited."""
+    """An asynchronous scalar function."""
 
     @property
     def _mode(self) -> CallMode:
@@ -270,7 +270,7 @@ def _one_type(decorator: str, parameter: str, data_type: Any) -> DataType:
 
 
 def _returned(data_type: DataType) -> DataType:
-    """Checks that a function can return a type: its values are checked by type, not by encoding."""
+    """Checks that a function can return this type: returned values are checked by type, not by encoding."""
     way = construction_hint(data_type)
     if way is not None:
         raise refuse(f"a function that returns {data_type}: {way}")

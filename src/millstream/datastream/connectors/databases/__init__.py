@@ -2,7 +2,7 @@
 
 `DatabaseSink` writes each epoch in one transaction, exactly once: rows are inserted into a table, or replace the row
 with the same key, and rows with a deleting `RowKind` are deleted. `PostgresTable` reads the rows of a table once;
-`PostgresChanges` reads them, and then every change of them.
+`PostgresChanges` reads them, and then every change.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ __all__ = ["DatabaseSink"]
 
 
 class DatabaseSink(Sink):
-    """Writes rows (ROW or TUPLE) to `table`, a field to the column of its name, exactly once.
+    """Writes rows (ROW or TUPLE) to `table`, exactly once. Each field is written to the column of the same name.
 
     `key`                columns that are unique in the table: a row replaces the one with its key, and a row of kind
                          DELETE or UPDATE_BEFORE deletes it. Without a key, rows are inserted

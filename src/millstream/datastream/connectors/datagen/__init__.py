@@ -15,10 +15,10 @@ __all__ = ["DataGeneratorSource"]
 
 
 class DataGeneratorSource(Source):
-    """The records `generator_function(0)`, `generator_function(1)`, …, `count` of them or without end.
+    """Emits `generator_function(0)`, `generator_function(1)`, …: `count` records, or without end.
 
-    `rate_per_second` is the rate of the whole source, at any parallelism. The function must be pure: a record is
-    generated again from its number when an epoch is repeated.
+    `rate_per_second` is the rate of the whole source, at any parallelism. The function must be pure, because records
+    are generated again when an epoch is repeated.
 
     >>> source = DataGeneratorSource(lambda n: f"user-{n % 10}", count=1000, rate_per_second=100)
     """

@@ -28,12 +28,12 @@ class DeltaSinkBuilder:
         self._file_bytes_max: int | None = None
 
     def with_partition_columns(self, *names: str) -> Self:
-        """Partition the table by these columns; an existing table must have the same partitioning."""
+        """Partitions the table by these columns; an existing table must have the same partitioning."""
         self._partition_columns = tuple(checked_text("with_partition_columns", name) for name in names)
         return self
 
     def with_file_size(self, bytes_max: int) -> Self:
-        """Begin another data file when one holds about this many bytes in memory; 128 MiB by default."""
+        """Starts a new data file when the current one holds about this many bytes in memory; 128 MiB by default."""
         self._file_bytes_max = checked_count("with_file_size", bytes_max)
         return self
 
@@ -57,7 +57,8 @@ class DeltaSink(Sink):
 
     @staticmethod
     def for_row_type(table_path: str, row_type: Any) -> DeltaSinkBuilder:
-        """Begin with the table's folder or address, created if it does not exist, and the type of its rows."""
+        """Starts a builder for the table's folder or URL, which is created if it does not exist, and the type of its
+        rows."""
         if not isinstance(row_type, RowTypeInfo):
             raise refuse(
                 f"DeltaSink.for_row_type: found {row_type!r} as the row type, expected "

@@ -1,4 +1,4 @@
-"""How a file sink names its folders and files, and when a file is complete: plain settings."""
+"""Settings of file sinks: names of folders and files, and when a file is complete."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ class BucketAssigner(JavaObjectWrapper):
 
     @staticmethod
     def base_path_bucket_assigner() -> BucketAssigner:
-        """All records into the base path itself."""
+        """Assigns all records to the base path itself."""
         return BucketAssigner(engine=part_rules.BasePathBuckets())
 
     @staticmethod
     def date_time_bucket_assigner(format_str: str = "yyyy-MM-dd--HH", timezone_id: str | None = None) -> BucketAssigner:
-        """By processing time, in Java's date pattern."""
+        """Assigns folders by processing time, with a Java date pattern."""
         checked_text("date_time_bucket_assigner, format_str", format_str)
         with at_users_line():
             return BucketAssigner(engine=part_rules.DateTimeBuckets(format_str, timezone_id))
 
     @staticmethod
     def python_bucket_assigner(function: Callable[[Any], str]) -> BucketAssigner:
-        """By a function of the record (beyond PyFlink)."""
+        """Assigns folders by a function of the record (beyond PyFlink)."""
         if not callable(function):
             raise refuse(
                 f"python_bucket_assigner: found {function!r}, expected a function from a record to a folder's name"
@@ -87,14 +87,14 @@ def _interval_ms(name: str, interval: int | DurationLike) -> int:
 
 
 class DefaultRollingPolicy(RollingPolicy):
-    """By size and age."""
+    """Rolls by size and age."""
 
     def __init__(self, j_rolling_policy: Any = None, *, engine: part_rules.RollingPolicy | None = None) -> None:
         super().__init__(j_rolling_policy, engine=engine if engine is not None else part_rules.WhenLargeOrOld())
 
 
 class OnCheckpointRollingPolicy(RollingPolicy):
-    """With every epoch."""
+    """Rolls at every epoch."""
 
     def __init__(self, j_rolling_policy: Any = None) -> None:
         super().__init__(j_rolling_policy, engine=part_rules.OnCheckpoint())
@@ -146,7 +146,7 @@ class OutputFileConfig(JavaObjectWrapper):
 
 
 class FileCompactStrategy(JavaObjectWrapper):
-    """When small files are compacted: after a number of checkpoints (epochs), or at a total size."""
+    """Decides when small files are compacted: after a number of checkpoints (epochs), or at a total size."""
 
     def __init__(
         self, j_file_compact_strategy: Any = None, *, builder: FileCompactStrategy.Builder | None = None
@@ -184,7 +184,7 @@ class FileCompactStrategy(JavaObjectWrapper):
 
 
 class FileCompactor(JavaObjectWrapper):
-    """How small files are compacted."""
+    """Determines how small files are compacted."""
 
     def __init__(self, j_file_compactor: Any = None, *, delimiter: bytes | None = None) -> None:
         refuse_java(j_file_compactor, "FileCompactor", "use FileCompactor.concat_file_compactor()")
@@ -193,10 +193,11 @@ class FileCompactor(JavaObjectWrapper):
 
     @staticmethod
     def concat_file_compactor(file_delimiter: bytes | None = None) -> FileCompactor:
-        """Concatenation, with `file_delimiter` in between. Parquet, Avro and ORC are joined record by record."""
+        """Concatenates files with `file_delimiter` in between. Parquet, Avro and ORC files are merged record by
+        record."""
         return FileCompactor(delimiter=file_delimiter or b"")
 
     @staticmethod
     def identical_file_compactor() -> FileCompactor:
-        """No compaction."""
+        """Disables compaction."""
         return FileCompactor()

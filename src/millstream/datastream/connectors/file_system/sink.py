@@ -1,7 +1,7 @@
-"""Writing files that appear complete and exactly once.
+"""Writes files that become visible when complete, exactly once.
 
 Tasks stage records, which become part files when their epoch is committed and the rolling policy permits it. Folders
-and names follow Flink: by default a part is in a folder named after the hour it was written.
+and names follow Flink: by default a part file is in a folder named after the hour of writing.
 """
 
 from __future__ import annotations
@@ -64,20 +64,20 @@ class _FileSettings:
         self._compaction: Compaction | None = None
 
     def with_bucket_check_interval(self, interval: int) -> Self:
-        """Accepted: rolling is decided at the end of every epoch."""
+        """Accepted without effect: rolling is decided at the end of every epoch."""
         checked_count("with_bucket_check_interval", interval)
         log_once("bucket check interval", "the bucket check interval has no effect here: every epoch checks its parts")
         return self
 
     def with_bucket_assigner(self, bucket_assigner: BucketAssigner) -> Self:
-        """Set the folders."""
+        """Sets the folders."""
         if not isinstance(bucket_assigner, BucketAssigner):
             raise refuse(f"with_bucket_assigner: found {bucket_assigner!r}, expected a BucketAssigner")
         self._buckets = bucket_assigner._engine
         return self
 
     def with_output_file_config(self, output_file_config: OutputFileConfig) -> Self:
-        """Set prefix and suffix of the file names."""
+        """Sets the prefix and suffix of file names."""
         if not isinstance(output_file_config, OutputFileConfig):
             raise refuse(f"with_output_file_config: found {output_file_config!r}, expected an OutputFileConfig")
         self._prefix = output_file_config.get_part_prefix()
@@ -113,7 +113,7 @@ class FileSink(Sink, SupportsPreprocessing):
         """Collects a file sink's settings."""
 
         def enable_compact(self, strategy: FileCompactStrategy, compactor: FileCompactor) -> Self:
-            """Compact small files of a folder, and publish the result: readers never see the small ones."""
+            """Compacts small files of a folder before they are published: readers never see the small files."""
             if not isinstance(strategy, FileCompactStrategy):
                 raise refuse(f"enable_compact: found {strategy!r}, expected a FileCompactStrategy")
             if not isinstance(compactor, FileCompactor):
@@ -128,13 +128,13 @@ class FileSink(Sink, SupportsPreprocessing):
             return self
 
         def disable_compact(self) -> Self:
-            """Publish every file individually. Files that wait for compaction are published with the next epoch."""
+            """Publishes every file individually. Files that wait for compaction are published with the next epoch."""
             self._compaction = None
             return self
 
         @abstractmethod
         def with_rolling_policy(self, rolling_policy: RollingPolicy) -> Self:
-            """Set when a file is complete."""
+            """Sets when a file is complete."""
 
         def build(self) -> FileSink:
             """The sink."""
@@ -181,12 +181,12 @@ class FileSink(Sink, SupportsPreprocessing):
 
     @staticmethod
     def for_row_format(base_path: str, encoder: Encoder) -> FileSink.RowFormatBuilder:
-        """Begin with a folder and an encoder, such as `Encoder.simple_string_encoder()`."""
+        """Starts a builder for a folder and an encoder, such as `Encoder.simple_string_encoder()`."""
         return FileSink.RowFormatBuilder(base_path=base_path, parts=_row_parts("FileSink", encoder))
 
     @staticmethod
     def for_bulk_format(base_path: str, writer_factory: BulkWriterFactory) -> FileSink.BulkFormatBuilder:
-        """Begin with a folder and a format, such as `ParquetBulkWriters.for_row_type(row_type)`."""
+        """Starts a builder for a folder and a format, such as `ParquetBulkWriters.for_row_type(row_type)`."""
         return FileSink.BulkFormatBuilder(base_path=base_path, parts=_bulk_parts("FileSink", writer_factory))
 
 
@@ -198,7 +198,7 @@ class StreamingFileSink(SinkFunction):
 
         @abstractmethod
         def with_rolling_policy(self, policy: RollingPolicy) -> Self:
-            """Set when a file is complete."""
+            """Sets when a file is complete."""
 
         def build(self) -> StreamingFileSink:
             """The sink."""

@@ -1,4 +1,4 @@
-"""Reading files: a format, some paths, and whether to discover new files continuously."""
+"""File sources: a format, paths, and whether new files are discovered continuously."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ __all__ = [
 
 
 class FileEnumeratorProvider:
-    """Flink's enumeration of files; here text and JSON files are always split into ranges, others by their format."""
+    """Flink's enumeration of files. Here text and JSON files are always split into ranges; other formats decide
+    themselves."""
 
     def __init__(self, j_file_enumerator_provider: Any = None) -> None:
         no_java_object(self, j_file_enumerator_provider)
@@ -54,7 +55,7 @@ class FileEnumeratorProvider:
 
 
 class FileSplitAssignerProvider:
-    """Flink's assignment of file ranges; here the driver distributes them evenly."""
+    """Flink's assignment of file ranges. Here the driver distributes them evenly."""
 
     def __init__(self, j_file_split_assigner: Any = None) -> None:
         no_java_object(self, j_file_split_assigner)
@@ -65,7 +66,7 @@ class FileSplitAssignerProvider:
 
 
 class _Format:
-    """A file format as programs use it, with its engine format."""
+    """A file format of the public API, with its engine format."""
 
     def __init__(self, j_format: Any, engine: FileFormat | None) -> None:
         no_java_object(self, j_format)
@@ -93,7 +94,7 @@ class StreamFormat(_Format):
     def json_line_format(
         type_info: TypeInformation | None = None, ignore_parse_errors: bool = False, fail_on_missing_field: bool = False
     ) -> StreamFormat:
-        """Every line is a JSON document: a record of `type_info`, or a plain value without one (beyond PyFlink)."""
+        """Every line is a JSON document: a record of `type_info`, or without it a plain value (beyond PyFlink)."""
         record_type = checked_output_type("json_line_format", type_info)
         ignores = checked_truth("json_line_format, ignore_parse_errors", ignore_parse_errors)
         fails = checked_truth("json_line_format, fail_on_missing_field", fail_on_missing_field)
@@ -109,7 +110,7 @@ class BulkFormat(_Format):
 
     @staticmethod
     def avro_format(schema: Any) -> BulkFormat:
-        """Rows from Avro files, by an `AvroSchema` or its text (beyond PyFlink)."""
+        """Rows from Avro files, with an `AvroSchema` or its JSON text (beyond PyFlink)."""
         with at_users_line():
             return BulkFormat(engine=AvroRows(AvroSource(str(schema))))
 
@@ -136,7 +137,7 @@ class FileSourceBuilder:
         self._discovery_interval_ms: int | None = None
 
     def monitor_continuously(self, discovery_interval: DurationLike) -> Self:
-        """Discover new files periodically; the source never ends."""
+        """Discovers new files periodically; the source never ends."""
         with at_users_line():
             interval_ms = duration_ms(discovery_interval)
         if interval_ms <= 0:
@@ -145,17 +146,17 @@ class FileSourceBuilder:
         return self
 
     def process_static_file_set(self) -> Self:
-        """Read the files that exist when the job first starts. The default."""
+        """Reads the files that exist when the job first starts. This is the default."""
         self._discovery_interval_ms = None
         return self
 
     def set_file_enumerator(self, file_enumerator: FileEnumeratorProvider) -> Self:
-        """Accepted; the format determines how its files can be split."""
+        """Accepted without effect: the format determines how files are split."""
         log_once("file enumerator", "file enumerators have no effect here: the format determines how files are split")
         return self
 
     def set_split_assigner(self, split_assigner: FileSplitAssignerProvider) -> Self:
-        """Accepted; the driver distributes ranges evenly."""
+        """Accepted without effect: the driver distributes ranges evenly."""
         log_once("split assigner", "split assigners have no effect here: the driver distributes ranges evenly")
         return self
 
@@ -179,12 +180,13 @@ class FileSource(Source):
 
     @staticmethod
     def for_record_stream_format(stream_format: StreamFormat, *paths: str) -> FileSourceBuilder:
-        """Begin with a format such as `StreamFormat.text_line_format()` or `CsvReaderFormat.for_schema(schema)`."""
+        """Starts a builder for a format such as `StreamFormat.text_line_format()` or
+        `CsvReaderFormat.for_schema(schema)`."""
         return _builder("for_record_stream_format", stream_format, StreamFormat, paths)
 
     @staticmethod
     def for_bulk_file_format(bulk_format: BulkFormat, *paths: str) -> FileSourceBuilder:
-        """Begin with a format such as `ParquetColumnarRowInputFormat(row_type)`."""
+        """Starts a builder for a format such as `ParquetColumnarRowInputFormat(row_type)`."""
         return _builder("for_bulk_file_format", bulk_format, BulkFormat, paths)
 
 

@@ -1,6 +1,6 @@
-"""Records as requests to a web service: a webhook (beyond PyFlink). It requires no package.
+"""Sends records as requests to a web service, such as a webhook (beyond PyFlink). Requires no extra package.
 
-A request may be repeated after a failure, always with the same `Idempotency-Key`, which is unique to it.
+A request may be repeated after a failure, always with the same unique `Idempotency-Key`.
 
 >>> from millstream.common.serialization import SimpleStringSchema
 >>> HttpSink("https://example.org/hook", SimpleStringSchema(), body="lines", headers={"Authorization": "Bearer 1"})
@@ -24,11 +24,11 @@ _METHODS = ("POST", "PUT", "PATCH")
 
 
 class HttpSink(Sink):
-    """Sends records, written by `schema`, to `url`; at most `records_max` in one request.
+    """Sends records, serialised by `schema`, to `url`, at most `records_max` per request.
 
-    `body`: "json-array" is one array of all records, "lines" has each on a line of its own (NDJSON), "single" sends one
-    record per request. `headers` are sent with every request and never displayed. A response other than 2xx within
-    `timeout_s` is an error; it is retried if that may help (no response, 408, 425, 429, 5xx).
+    `body`: "json-array" sends an array of all records, "lines" one record per line (NDJSON), "single" one record per
+    request. `headers` are sent with every request and never displayed. Anything but a 2xx response within `timeout_s`
+    is an error; it is retried if it may be transient (no response, 408, 425, 429, 5xx).
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Reading from and writing to Kafka, under PyFlink's module path: see `source` and `sink`."""
+"""Kafka sources and sinks, under PyFlink's module path: see `source` and `sink`."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class KafkaTopicPartition:
 
 
 class KafkaOffsetResetStrategy(Enum):
-    """The fallback for an offset that is not in its partition (any more)."""
+    """The fallback for an offset that does not exist in its partition, or no longer does."""
 
     LATEST = 0
     EARLIEST = 1
@@ -42,7 +42,7 @@ class KafkaOffsetResetStrategy(Enum):
 
 
 class KafkaOffsetsInitializer:
-    """The start or end of a source. Determined once for each partition; a restart resumes from the job's position.
+    """The start or end of a source, determined once per partition. A restart resumes from the job's position.
 
     >>> start = KafkaOffsetsInitializer.committed_offsets(KafkaOffsetResetStrategy.EARLIEST)
     """
@@ -57,12 +57,12 @@ class KafkaOffsetsInitializer:
     def committed_offsets(
         offset_reset_strategy: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.NONE,
     ) -> KafkaOffsetsInitializer:
-        """The committed offset of the consumer group; the strategy if there is none."""
+        """The committed offset of the consumer group, or the strategy if none was committed."""
         return KafkaOffsetsInitializer(rule=committed(_reset("committed_offsets", offset_reset_strategy)))
 
     @staticmethod
     def timestamp(timestamp: int) -> KafkaOffsetsInitializer:
-        """The first record whose time is this or later, in milliseconds since 1970."""
+        """The first record with this timestamp or a later one, in milliseconds since 1970."""
         if isinstance(timestamp, bool) or not isinstance(timestamp, int):
             raise refuse(f"timestamp: found {timestamp!r}, expected milliseconds since 1970 as an int")
         with at_users_line():
@@ -75,7 +75,7 @@ class KafkaOffsetsInitializer:
 
     @staticmethod
     def latest() -> KafkaOffsetsInitializer:
-        """After the newest record at the time when the partition is discovered."""
+        """After the newest record when the partition is discovered."""
         return KafkaOffsetsInitializer(rule=LATEST)
 
     @staticmethod
@@ -83,7 +83,8 @@ class KafkaOffsetsInitializer:
         offsets: Mapping[KafkaTopicPartition, int],
         offset_reset_strategy: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.EARLIEST,
     ) -> KafkaOffsetsInitializer:
-        """These offsets; for other partitions the group's committed offset, or else the strategy."""
+        """The given offsets; for other partitions the group's committed offset, or the strategy if none was
+        committed."""
         if not isinstance(offsets, Mapping) or not offsets:
             raise refuse(f"offsets: found {offsets!r}, expected a dict from KafkaTopicPartition to offsets")
         rules: dict[Partition, int] = {}
@@ -98,7 +99,7 @@ class KafkaOffsetsInitializer:
 
 
 def checked_rule(method: str, initializer: Any) -> OffsetRule:
-    """The rule of an initializer."""
+    """The rule of an initializer; rejects other objects."""
     if not isinstance(initializer, KafkaOffsetsInitializer):
         raise refuse(
             f"{method}: found {initializer!r}, expected a KafkaOffsetsInitializer, such as "

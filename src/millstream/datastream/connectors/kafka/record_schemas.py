@@ -1,4 +1,4 @@
-"""Deserialization of Kafka records: the value alone, or with key, time, headers and offset."""
+"""Deserialization of Kafka records: only the value, or with key, time, headers and offset."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class KafkaRecordDeserializationSchema(DeserializationSchema):
     ) -> KafkaRecordDeserializationSchema:
         """Rows of the value's fields, followed by metadata (beyond PyFlink).
 
-        `metadata` is some of key, timestamp, timestamp_type, topic, partition, offset and headers; a dict renames them.
-        A value that is not a row is the field `value`.
+        `metadata` is any of key, timestamp, timestamp_type, topic, partition, offset and headers; a dict renames them.
+        A value that is not a row becomes the field `value`.
         """
         value_schema = _checked_schema("with_metadata", deserialization_schema)
         if isinstance(metadata, str) or not isinstance(metadata, Iterable):
@@ -70,7 +70,7 @@ class KafkaRecordDeserializationSchema(DeserializationSchema):
 
 
 def _checked_schema(method: str, schema: Any) -> DeserializationSchema:
-    """`schema`, if it is one."""
+    """Returns `schema`; rejects other objects."""
     if isinstance(schema, DeserializationSchema):
         return schema
     if isinstance(schema, type) and issubclass(schema, DeserializationSchema):
@@ -79,7 +79,7 @@ def _checked_schema(method: str, schema: Any) -> DeserializationSchema:
 
 
 def layout_of(method: str, schema: Any) -> RecordLayout:
-    """The layout that a source reads: from a schema of values, or of records."""
+    """The layout that a source reads, from a schema for values or for records."""
     if isinstance(schema, KafkaRecordDeserializationSchema):
         layout = schema._layout
         if schema.dead_letter_tag is None:

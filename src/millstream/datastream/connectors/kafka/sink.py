@@ -1,6 +1,6 @@
-"""Writing to Kafka: PyFlink's builders, which collect the settings of `millstream.connectors.kafka.sink`.
+"""Kafka sinks: PyFlink's builders, which collect the settings of `millstream.connectors.kafka.sink`.
 
-Nothing is connected here. The job queries the broker for the topic when it starts.
+Building a sink opens no connection. The job queries the broker for the topic when it starts.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class KafkaRecordSerializationSchema(SerializationSchema):
 
     @staticmethod
     def builder() -> KafkaRecordSerializationSchemaBuilder:
-        """Begin with no settings."""
+        """Starts an empty builder."""
         return KafkaRecordSerializationSchemaBuilder()
 
     def serialize(self, value: Any) -> bytes:
@@ -106,13 +106,13 @@ class KafkaRecordSerializationSchemaBuilder:
         return KafkaRecordSerializationSchema(serializer=serializer)
 
     def set_topic(self, topic: str) -> Self:
-        """Write every record to `topic`."""
+        """Writes every record to `topic`."""
         self._refuse_second_topic("set_topic")
         self._topic = checked_text("set_topic", topic)
         return self
 
     def set_topic_selector(self, topic_selector: KafkaTopicSelector | Callable[[Any], str]) -> Self:
-        """Select the topic of each record by `topic_selector`: a `KafkaTopicSelector`, or a function."""
+        """Selects the topic of each record with `topic_selector`: a `KafkaTopicSelector`, or a function."""
         self._refuse_second_topic("set_topic_selector")
         if isinstance(topic_selector, KafkaTopicSelector):
             self._selector = topic_selector.apply
@@ -123,12 +123,12 @@ class KafkaRecordSerializationSchemaBuilder:
         return self
 
     def set_key_serialization_schema(self, key_serialization_schema: SerializationSchema) -> Self:
-        """Write keys with this schema, which receives the whole record. Without it messages have no key."""
+        """Writes keys with this schema, which receives the whole record. Without it messages have no key."""
         self._key = _checked_schema("set_key_serialization_schema", key_serialization_schema)
         return self
 
     def set_value_serialization_schema(self, value_serialization_schema: SerializationSchema) -> Self:
-        """Write values with this schema."""
+        """Writes values with this schema."""
         self._value = _checked_schema("set_value_serialization_schema", value_serialization_schema)
         return self
 
@@ -162,7 +162,7 @@ class KafkaSink(Sink, SupportsPreprocessing):
 
     @staticmethod
     def builder() -> KafkaSinkBuilder:
-        """Begin with no settings."""
+        """Starts an empty builder."""
         return KafkaSinkBuilder()
 
     def get_transformer(self) -> StreamTransformer | None:
@@ -190,16 +190,16 @@ class KafkaSinkBuilder:
             )
         with at_users_line():
             settings = ClientSettings.of(self._properties)
-            settings.for_role("producer")  # rejects untranslatable settings here, at the program's line
+            settings.for_role("producer")  # rejects unsupported settings at the program's line
             return KafkaSink(engine=kafka_sink(settings, self._serializer, self._delivery, self._prefix))
 
     def set_bootstrap_servers(self, bootstrap_servers: str) -> Self:
-        """The addresses of brokers: 'host:9092', comma-separated."""
+        """Sets the broker addresses: 'host:9092', comma-separated."""
         self._properties["bootstrap.servers"] = checked_text("set_bootstrap_servers", bootstrap_servers)
         return self
 
     def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> Self:
-        """Set the guarantee after a failure."""
+        """Sets the guarantee after a failure."""
         if not isinstance(delivery_guarantee, DeliveryGuarantee):
             raise refuse_type(
                 f"set_delivery_guarantee: found {delivery_guarantee!r}, expected one of DeliveryGuarantee"
@@ -208,8 +208,8 @@ class KafkaSinkBuilder:
         return self
 
     def set_transactional_id_prefix(self, transactional_id_prefix: str) -> Self:
-        """Set the prefix of transactions' names and of the groups that store their marks, for permissions. The job's id
-        follows, so two jobs with the same prefix do not conflict."""
+        """Sets the prefix, relevant for permissions, of transaction names and of the groups that store their markers.
+        The job's id follows it, so two jobs with the same prefix do not conflict."""
         prefix = checked_text("set_transactional_id_prefix", transactional_id_prefix)
         if len(prefix.encode()) > _TRANSACTIONAL_ID_BYTES_MAX:
             raise refuse(
@@ -220,7 +220,7 @@ class KafkaSinkBuilder:
         return self
 
     def set_record_serializer(self, record_serializer: KafkaRecordSerializationSchema) -> Self:
-        """Set the conversion of records to messages."""
+        """Sets the conversion of records to messages."""
         if not isinstance(record_serializer, KafkaRecordSerializationSchema):
             raise refuse_type(
                 f"set_record_serializer: found {record_serializer!r}, expected a KafkaRecordSerializationSchema. "
@@ -231,7 +231,7 @@ class KafkaSinkBuilder:
         return self
 
     def set_property(self, key: str, value: str) -> Self:
-        """A property of the producer, under its Kafka name."""
+        """Sets a producer property under its Kafka name."""
         if not isinstance(key, str) or not key.strip():
             raise refuse_type(
                 f"set_property: found {key!r}, expected the name of a property, such as 'compression.type'"
@@ -256,19 +256,19 @@ class FlinkKafkaProducerBase(SinkFunction, ABC):
         self._sink = j_flink_kafka_producer
 
     def set_log_failures_only(self, log_failures_only: bool) -> Self:
-        """True: a message that cannot be written does not fail the job; there is no guarantee then."""
+        """True: a message that cannot be written does not fail the job, which then gives no guarantee."""
         if log_failures_only:
             self._replace(delivery="none")
         return self
 
     def set_flush_on_checkpoint(self, flush_on_checkpoint: bool) -> Self:
-        """False: an epoch ends without waiting for the broker; there is no guarantee then."""
+        """False: an epoch ends without waiting for the broker, which then gives no guarantee."""
         if not flush_on_checkpoint and self._sink.delivery == "at-least-once":
             self._replace(delivery="none")
         return self
 
     def set_write_timestamp_to_kafka(self, write_timestamp_to_kafka: bool) -> Self:
-        """True: messages have the timestamps of their records; else that of sending."""
+        """True: messages have their records' timestamps; False: the time of sending."""
         self._replace(with_timestamps=bool(write_timestamp_to_kafka))
         return self
 
@@ -308,7 +308,7 @@ class FlinkKafkaProducer(FlinkKafkaProducerBase):
             super().__init__(kafka_sink(settings, serializer, _DELIVERIES[semantic.name]))
 
     def ignore_failures_after_transaction_timeout(self) -> Self:
-        """Accepted: a timed-out transaction is repeated from the staged output, so there is nothing to ignore."""
+        """Accepted without effect: a timed-out transaction is repeated from the staged output."""
         log_once(
             "kafka transaction timeout",
             "ignore_failures_after_transaction_timeout has no effect here: the content of a timed-out transaction is "

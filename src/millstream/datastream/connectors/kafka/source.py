@@ -1,7 +1,7 @@
-"""Reading Kafka: PyFlink's builder, and the older FlinkKafkaConsumer. Both create a
+"""Kafka sources: PyFlink's builder, and the older FlinkKafkaConsumer. Both create a
 `connectors.kafka.source.KafkaSource`.
 
-Nothing is connected here. The job queries the brokers for the topics when it starts.
+Building a source opens no connection. The job queries the brokers for the topics when it starts.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ _DISCOVERY_INTERVAL_MS = 300_000
 
 
 class SourceSettings:
-    """The settings of a Kafka source so far. `owner` is the class that the program uses, `choices` the methods that
-    select the input, for messages."""
+    """The settings of a Kafka source collected so far. For error messages, `owner` is the class that the program uses,
+    and `choices` are the methods that select the input."""
 
     def __init__(self, owner: str, choices: str = "set_topics(…), set_topic_pattern(…) or set_partitions(…)") -> None:
         self._owner, self._choices = owner, choices
@@ -62,13 +62,13 @@ class SourceSettings:
         self.discovery_interval_ms = _DISCOVERY_INTERVAL_MS
 
     def subscribe(self, subscription: Subscription) -> None:
-        """Set the input; only one subscription is allowed."""
+        """Sets the input; only one subscription is allowed."""
         if self.subscription is not None:
             raise refuse(f"{self._owner}: it already reads {self.subscription}, and cannot read {subscription} as well")
         self.subscription = subscription
 
     def set_property(self, key: Any, value: Any) -> None:
-        """A property of Kafka's consumer, or of the source."""
+        """Sets a property of Kafka's consumer, or of the source."""
         self.properties[checked_text(f"{self._owner}.set_property, key", key)] = value
 
     def engine(self) -> EngineKafkaSource:
@@ -124,43 +124,44 @@ class SourceBuilder:
         self._settings = settings
 
     def set_group_id(self, group_id: str) -> Self:
-        """The consumer group whose offsets the job commits."""
+        """Sets the consumer group whose offsets the job commits."""
         self._settings.properties["group.id"] = checked_text("set_group_id", group_id)
         return self
 
     def set_starting_offsets(self, starting_offsets_initializer: KafkaOffsetsInitializer) -> Self:
-        """Where to begin; the default is earliest. Determined once: a restart resumes from the job's position."""
+        """Sets the start offsets, by default earliest. They are determined once: a restart resumes from the job's
+        position."""
         self._settings.start = checked_rule("set_starting_offsets", starting_offsets_initializer)
         return self
 
     def set_bounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> Self:
-        """The end of the source. `latest()` is the newest record at the job's first start."""
+        """Sets the end of the source. `latest()` is the newest record at the job's first start."""
         self._settings.stop = checked_rule("set_bounded", stopping_offsets_initializer)
         self._settings.bounded = True
         return self
 
     def set_value_only_deserializer(self, deserialization_schema: DeserializationSchema) -> Self:
-        """The deserializer of values."""
+        """Sets the deserializer of values."""
         self._settings.layout = layout_of("set_value_only_deserializer", deserialization_schema)
         return self
 
     def set_deserializer(self, deserializer: DeserializationSchema) -> Self:
-        """The deserializer of records: a `KafkaRecordDeserializationSchema` (beyond PyFlink)."""
+        """Sets the deserializer of records: a `KafkaRecordDeserializationSchema` (beyond PyFlink)."""
         self._settings.layout = layout_of("set_deserializer", deserializer)
         return self
 
     def set_client_id_prefix(self, prefix: str) -> Self:
-        """The prefix of client ids."""
+        """Sets the prefix of client ids."""
         self._settings.properties[_CLIENT_ID_PREFIX] = checked_text("set_client_id_prefix", prefix)
         return self
 
     def set_property(self, key: str, value: str) -> Self:
-        """A property of Kafka's consumer, or of the source, such as `partition.discovery.interval.ms`."""
+        """Sets a property of Kafka's consumer, or of the source, such as `partition.discovery.interval.ms`."""
         self._settings.set_property(key, value)
         return self
 
     def set_properties(self, props: Mapping[str, str]) -> Self:
-        """Several properties."""
+        """Sets several properties."""
         if not isinstance(props, Mapping):
             raise refuse(f"set_properties: found a {type(props).__name__}, expected a dict")
         for key, value in props.items():
@@ -180,12 +181,12 @@ class KafkaSourceBuilder(SourceBuilder):
             return KafkaSource(engine=self._settings.engine())
 
     def set_bootstrap_servers(self, bootstrap_servers: str) -> Self:
-        """Brokers to begin with: 'host:9092,other:9092'."""
+        """Sets the bootstrap brokers: 'host:9092,other:9092'."""
         self._settings.properties["bootstrap.servers"] = checked_text("set_bootstrap_servers", bootstrap_servers)
         return self
 
     def set_topics(self, *topics: str) -> Self:
-        """Read these topics."""
+        """Reads these topics."""
         if not topics:
             raise refuse("set_topics: found no topic, expected at least one")
         names = tuple(checked_text("set_topics", topic) for topic in topics)
@@ -194,13 +195,13 @@ class KafkaSourceBuilder(SourceBuilder):
         return self
 
     def set_topic_pattern(self, topic_pattern: str) -> Self:
-        """Read all topics whose names match a regular expression completely, including topics created later."""
+        """Reads all topics whose names fully match a regular expression, including topics created later."""
         with at_users_line():
             self._settings.subscribe(Subscription(pattern=checked_text("set_topic_pattern", topic_pattern)))
         return self
 
     def set_partitions(self, partitions: Iterable[KafkaTopicPartition]) -> Self:
-        """Read these partitions."""
+        """Reads these partitions."""
         chosen = list(partitions) if isinstance(partitions, Iterable) else [partitions]
         wrong = [each for each in chosen if not isinstance(each, KafkaTopicPartition)]
         if wrong or not chosen:
@@ -211,7 +212,7 @@ class KafkaSourceBuilder(SourceBuilder):
         return self
 
     def set_unbounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> Self:
-        """End partitions there, but not the source: new partitions may be created."""
+        """Sets the end of each partition. The source itself does not end, because new partitions may be created."""
         self._settings.stop = checked_rule("set_unbounded", stopping_offsets_initializer)
         self._settings.bounded = False
         return self
@@ -233,12 +234,12 @@ class KafkaSource(Source):
 
     @staticmethod
     def builder() -> KafkaSourceBuilder:
-        """Begin a source."""
+        """Starts a builder."""
         return KafkaSourceBuilder()
 
 
 class FlinkKafkaConsumerBase(SourceFunction):
-    """A Kafka source for `add_source`, with the older methods for the start."""
+    """A Kafka source for `add_source`, with the older methods for start offsets."""
 
     def __init__(self, j_flink_kafka_consumer: Any = None, *, settings: SourceSettings | None = None) -> None:
         no_java_object(self, j_flink_kafka_consumer)
@@ -255,29 +256,30 @@ class FlinkKafkaConsumerBase(SourceFunction):
         return self
 
     def set_commit_offsets_on_checkpoints(self, commit_on_checkpoints: bool) -> Self:
-        """Whether to commit offsets of the group; the default is True."""
+        """Sets whether the group's offsets are committed; True by default."""
         truth = checked_truth("set_commit_offsets_on_checkpoints", commit_on_checkpoints)
         self._settings.properties[_COMMITS] = truth
         return self._start_from(self._settings.start)
 
     def set_start_from_earliest(self) -> Self:
-        """Begin at the earliest record."""
+        """Starts at the earliest record."""
         return self._start_from(EARLIEST)
 
     def set_start_from_latest(self) -> Self:
-        """Begin after the newest record."""
+        """Starts after the newest record."""
         return self._start_from(LATEST)
 
     def set_start_from_timestamp(self, startup_offsets_timestamp: int) -> Self:
-        """Begin at the first record whose time is this or later."""
+        """Starts at the first record with this timestamp or a later one."""
         return self._start_from(KafkaOffsetsInitializer.timestamp(startup_offsets_timestamp)._rule)
 
     def set_start_from_group_offsets(self) -> Self:
-        """Begin at the group's committed offset, or else by `auto.offset.reset`. The default."""
+        """Starts at the group's committed offset, otherwise by `auto.offset.reset`. This is the default."""
         return self._start_from(_group_start(self._settings.properties))
 
     def disable_filter_restored_partitions_with_subscribed_topics(self) -> Self:
-        """Accepted: partitions with a position are always read, also of topics that the program no longer names."""
+        """Accepted without effect: partitions with a stored position are always read, even of topics no longer
+        subscribed."""
         log_once("restored partitions", "partitions with a position are always read: there is no filter to disable")
         return self
 

@@ -1,7 +1,7 @@
 """Sources and sinks written in Python by the program itself (beyond PyFlink).
 
-Subclass `PythonSource`: name your splits, return how far each can be read now, and read a range of one. The same range
-must always return the same records: a job over it is exactly-once only then.
+Subclass `PythonSource`: list the splits, return how far each can be read now, and read a range of a split. The same
+range must always return the same records, otherwise the job is not exactly-once.
 
 Subclass `TwoPhaseSink`: `write` stages records in the task, and `commit(commit, staged)` publishes them on the driver
 after the epoch is committed. It may be called again for the same `CommitId`, and must then have no effect.

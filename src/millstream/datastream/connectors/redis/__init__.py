@@ -1,4 +1,4 @@
-"""Results in Redis, exactly once (beyond PyFlink): `pip install millstream[redis]`.
+"""Writes results to Redis, exactly once (beyond PyFlink): `pip install millstream[redis]`.
 
 Four forms, each a sink for `stream.sink_to(...)`. Keys and values are fields of the stream's rows, by name or position,
 or functions of the record. A deleted row deletes its key.
@@ -47,26 +47,27 @@ class RedisSink(Sink):
         prefix: str = "",
         expire_s: int | None = None,
     ) -> RedisSink:
-        """A value per key: a field, or the whole record as `schema` writes it."""
+        """One value per key: a field, or the whole record as serialised by `schema`."""
         if (value is None) == (schema is None):
             raise refuse("RedisSink.values: pass value=, a field, or schema=, which writes the whole record")
         return RedisSink(url, SetValues(key, value, schema, prefix, expire_s))
 
     @staticmethod
     def hashes(url: str, key: Field, *, prefix: str = "", expire_s: int | None = None) -> RedisSink:
-        """A hash per key, with the row's other fields."""
+        """One hash per key, with the row's other fields."""
         return RedisSink(url, SetHashes(key, prefix, expire_s))
 
     @staticmethod
     def stream(
         url: str, name: str, *, schema: SerializationSchema | None = None, length_max: int | None = None
     ) -> RedisSink:
-        """An entry of a Redis stream per record: its fields, or `value` as `schema` writes the record."""
+        """One Redis stream entry per record: its fields, or the record as serialised by `schema` in `value`."""
         return RedisSink(url, AddToStream(name, schema, length_max))
 
     @staticmethod
     def commands(url: str, function: Callable[[Any], Any]) -> RedisSink:
-        """Any commands: `function` returns a tuple such as `("INCRBY", "total", 3)`, a list of tuples, or None."""
+        """Arbitrary commands: `function` returns a tuple such as `("INCRBY", "total", 3)`, a list of tuples, or
+        None."""
         if not callable(function):
             raise refuse(f"RedisSink.commands: found {function!r}, expected a function of a record")
         return RedisSink(url, RunCommands(function))

@@ -1,7 +1,7 @@
 """Text lines from a TCP socket, for experiments (beyond PyFlink; Flink's Java API has `socketTextStream`).
 
-A socket cannot be read again. Received lines are stored in the job's store and are then as safe as any input, but
-lines sent while the job is down are lost.
+A socket cannot be replayed. Received lines are stored durably in the job's store, but lines sent while the job is down
+are lost.
 """
 
 from __future__ import annotations

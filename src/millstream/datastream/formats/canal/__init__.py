@@ -15,9 +15,9 @@ __all__ = ["CanalJsonDeserializationSchema", "CanalJsonSerializationSchema"]
 
 
 class CanalJsonDeserializationSchema(ChangelogDeserializationSchema):
-    """Rows of the changed table, with their kind; a message may hold several, and a change is two.
+    """Decodes messages to rows of the changed table, with row kinds. A message may hold several rows; an update is two.
 
-    `database_include` and `table_include` are regular expressions: messages of others are skipped.
+    `database_include` and `table_include` are regular expressions; messages of other tables are skipped.
     """
 
     format_name = "Canal"
@@ -50,7 +50,7 @@ class CanalJsonDeserializationSchema(ChangelogDeserializationSchema):
 
 
 class CanalJsonSerializationSchema(ChangelogSerializationSchema):
-    """Canal's messages from rows: INSERT for an insert or update-after, DELETE for a delete or update-before.
+    """Encodes rows as Canal messages: INSERT for an insert or update-after, DELETE for a delete or update-before.
 
     >>> from millstream.common import Row, Types
     >>> CanalJsonSerializationSchema(Types.ROW_NAMED(["id"], [Types.INT()])).serialize(Row(1))

@@ -1,6 +1,6 @@
 """Base classes of the message schemas for changelogs: Debezium's and Canal's.
 
-A message is decoded to any number of rows with a kind. A row is encoded as one message.
+A message is decoded to any number of rows with row kinds. A row is encoded as one message.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["ChangelogDeserializationSchema", "ChangelogSerializationSchema"]
 
 
 class ChangelogDeserializationSchema(DeserializationSchema):
-    """Rows of the changed table. `format_name` is Debezium or Canal."""
+    """Decodes messages to rows of the changed table. `format_name` is Debezium or Canal."""
 
     format_name: str
 
@@ -31,7 +31,7 @@ class ChangelogDeserializationSchema(DeserializationSchema):
         self._ignore_parse_errors = checked_truth(f"{name}, ignore_parse_errors", ignore_parse_errors)
 
     def deserialize(self, message: bytes) -> list[Row]:
-        """The message's rows, any number of them."""
+        """The message's rows, possibly none."""
         try:
             return self.column_decoder().deserialized(message)
         except NO_RECORD as error:
@@ -48,11 +48,11 @@ class ChangelogDeserializationSchema(DeserializationSchema):
 
     @abstractmethod
     def column_decoder(self) -> ChangelogDecoder:
-        """A decoder of many messages at once."""
+        """A vectorised decoder of messages."""
 
 
 class ChangelogSerializationSchema(SerializationSchema):
-    """Messages from rows. `format_name` is Debezium or Canal."""
+    """Encodes rows as messages. `format_name` is Debezium or Canal."""
 
     format_name: str
 

@@ -1,7 +1,7 @@
 """Avro messages in the wire format of Confluent's schema registry (in Flink only a Java class).
 
-The schema passed here is the rows'. A message names the schema it was written with, which the registry provides; the
-message is decoded by both.
+The schema passed here is that of the rows. A message names its writer's schema, which is fetched from the registry;
+both schemas are used for decoding.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _settings(what: str, schema: Any, registry: Any) -> tuple[AvroRecords, Schem
 
 
 class ConfluentRegistryAvroDeserializationSchema(DeserializationSchema):
-    """Rows of `schema` from messages that name their writer's schema."""
+    """Decodes messages that name their writer's schema to rows of `schema`."""
 
     def __init__(self, schema: AvroSchema | str, registry: SchemaRegistry | str) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class ConfluentRegistryAvroDeserializationSchema(DeserializationSchema):
 
 
 class ConfluentRegistryAvroSerializationSchema(SerializationSchema):
-    """Messages from rows of `schema`, which is registered under `subject` before the first one is written."""
+    """Encodes rows of `schema`, which is registered under `subject` before the first message is written."""
 
     def __init__(self, subject: str, schema: AvroSchema | str, registry: SchemaRegistry | str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""CSV: files of rows, and rows as messages. A `CsvSchema` (`schema`) defines the form of a file."""
+"""CSV files and messages. A `CsvSchema` (`schema`) defines the format of a file."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class _Settings:
     ignore_parse_errors: bool = False
 
     def changed(self, **changes: Any) -> _Settings:
-        """A copy with other messages."""
+        """A copy with changed settings."""
         return replace(self, messages=replace(self.messages, **changes))
 
 
@@ -102,7 +102,7 @@ def _settings(what: str, type_info: Any) -> _Settings:
 
 
 class _MessageSchemaBuilder:
-    """Base of the builders of both message schemas: the settings and their punctuation."""
+    """Base of the builders of both message schemas: settings and delimiters."""
 
     _settings: _Settings
 
@@ -123,7 +123,7 @@ class _MessageSchemaBuilder:
 
 
 class CsvRowDeserializationSchema(DeserializationSchema):
-    """Rows from CSV records.
+    """Decodes CSV records to rows.
 
     >>> from millstream.common.typeinfo import Types
     >>> row_type = Types.ROW_NAMED(["ad", "price"], [Types.STRING(), Types.DOUBLE()])
@@ -183,7 +183,7 @@ class CsvRowDeserializationSchema(DeserializationSchema):
 
 
 class CsvRowSerializationSchema(SerializationSchema):
-    r"""CSV records from rows.
+    r"""Encodes rows as CSV records.
 
     >>> from millstream.common import Row
     >>> from millstream.common.typeinfo import Types

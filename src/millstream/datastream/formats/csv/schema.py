@@ -1,7 +1,7 @@
-"""The form of a CSV file: its columns and its punctuation.
+"""The format of a CSV file: its columns and delimiters.
 
-A schema is a row type and a dialect, both frozen. Types of columns are the Table API's `DataTypes`, as in PyFlink, or
-`Types`. Features of Jackson, Flink's CSV reader, that are not supported here are rejected where they are set.
+A schema is a row type and a dialect, both frozen. Column types are the Table API's `DataTypes`, as in PyFlink, or
+`Types`. Unsupported features of Jackson, Flink's CSV reader, are rejected where they are set.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NOT_NUMBERS = (BasicType.STRING, BasicType.CHAR, BasicType.BOOLEAN, BasicType.I
 
 
 class CsvSchema:
-    """Columns and punctuation of a CSV file.
+    """Columns and delimiters of a CSV file.
 
     >>> schema = CsvSchema.builder().add_string_column("ad").add_number_column("price", Types.DOUBLE()).build()
     >>> schema.size()
@@ -58,7 +58,7 @@ class CsvSchema:
 
 
 class CsvSchemaBuilder:
-    """Collects columns and punctuation."""
+    """Collects columns and delimiters."""
 
     def __init__(self) -> None:
         self._columns: dict[str, TypeInformation] = {}
@@ -86,7 +86,7 @@ class CsvSchemaBuilder:
     def add_array_column(
         self, name: str, separator: str = ";", element_type: TypeInformation | DataType | None = None
     ) -> Self:
-        """A list in one column; its elements are STRING by default."""
+        """Adds a list in one column; its elements are STRING by default."""
         element = file_type("add_array_column", element_type)
         self._add(name, Types.LIST(Types.STRING() if element is None else element))
         self._separators[name] = checked_text("add_array_column, separator", separator)
@@ -96,7 +96,7 @@ class CsvSchemaBuilder:
         return self._add(name, Types.BOOLEAN())
 
     def add_number_column(self, name: str, number_type: TypeInformation | DataType | None = None) -> Self:
-        """A number; LONG by default."""
+        """Adds a number column; LONG by default."""
         column_type = Types.LONG() if number_type is None else file_type("add_number_column", number_type)
         is_number = isinstance(column_type, BasicTypeInfo) and column_type.basic_type not in _NOT_NUMBERS
         if not is_number and not isinstance(column_type, DecimalTypeInfo):
@@ -107,7 +107,7 @@ class CsvSchemaBuilder:
         return self._add(name, Types.STRING())
 
     def add_columns_from(self, schema: CsvSchema) -> Self:
-        """All columns of another schema."""
+        """Adds all columns of another schema."""
         row_type = schema.get_row_type()
         separators = dict(schema._dialect.column_separators)
         columns = zip(row_type.get_field_names(), row_type.get_field_types(), strict=True)
@@ -128,19 +128,19 @@ class CsvSchemaBuilder:
         return self
 
     def set_allow_comments(self, allow: bool = True) -> Self:
-        """Skip lines that begin with '#'."""
+        """Skips lines that start with '#'."""
         return self._punctuate(comments=bool(allow))
 
     def set_any_property_name(self, name: str) -> Self:
         raise NotAvailableError("CsvSchema.set_any_property_name: surplus columns are an error here. Name all columns")
 
     def disable_array_element_separator(self) -> Self:
-        """Reset the separators: lists are separated by ';'."""
+        """Resets the separator of list elements to ';'."""
         self._separators.clear()
         return self
 
     def remove_array_element_separator(self, index: int) -> Self:
-        """Reset the separator of the column at `index`."""
+        """Resets the element separator of the column at `index`."""
         names = list(self._columns)
         if not 0 <= index < len(names):
             raise refuse(f"remove_array_element_separator: column {index!r} does not exist; there are {len(names)}")
@@ -148,7 +148,7 @@ class CsvSchemaBuilder:
         return self
 
     def set_array_element_separator(self, separator: str) -> Self:
-        """The separator inside lists."""
+        """Sets the separator of list elements."""
         checked_text("set_array_element_separator", separator)
         self._separators = dict.fromkeys(self._separators, separator)
         return self._punctuate(array_separator=separator)
@@ -169,7 +169,7 @@ class CsvSchemaBuilder:
         return self
 
     def set_null_value(self, null_value: str) -> Self:
-        """The text that represents None."""
+        """Sets the string that represents None."""
         return self._punctuate(null_text=null_value)
 
     def disable_quote_char(self) -> Self:
@@ -179,18 +179,18 @@ class CsvSchemaBuilder:
         return self._punctuate(quote=char)
 
     def set_skip_first_data_row(self, skip: bool = True) -> Self:
-        """Skip the first line."""
+        """Skips the first line."""
         return self._head("skip", skip)
 
     def set_strict_headers(self, strict: bool = True) -> Self:
-        """Use the first line as the columns' names; it must name all columns of the schema."""
+        """Uses the first line as column names; it must name all columns of the schema."""
         if strict and self._dialect.header == "position":
             return self._punctuate(header="names")
         return self._head("names", strict)
 
     def set_use_header(self, use: bool = True) -> Self:
-        """The first line names the columns, and a written file begins with that line. If it names all columns of the
-        schema, they may be in any order; else the columns are matched by position, as in Flink."""
+        """Uses the first line as column names, also in written files. If it names all columns of the schema, they may
+        be in any order; otherwise columns are matched by position, as in Flink."""
         if use and self._dialect.header == "names":  # set_strict_headers requires more
             return self
         return self._head("position", use)

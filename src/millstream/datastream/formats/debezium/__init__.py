@@ -1,7 +1,7 @@
 """Debezium's JSON messages: changes of a table's rows, as rows with a kind (in Flink's Table API `debezium-json`).
 
-Dates and times are ISO 8601 and decimals are numbers or text, as in other JSON. Debezium's defaults are numbers and
-bytes, so set its `decimal.handling.mode=string`, and have a transform write timestamps as text.
+Dates and times are ISO 8601 strings, and decimals are numbers or strings, as in other JSON. Debezium's defaults are
+numbers and bytes, so set its `decimal.handling.mode=string`, and add a transform that writes timestamps as strings.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ __all__ = ["DebeziumJsonDeserializationSchema", "DebeziumJsonSerializationSchema
 
 
 class DebeziumJsonDeserializationSchema(ChangelogDeserializationSchema):
-    """Rows of the changed table, with their kind; a change is two rows. `schema_include`: messages hold their schema.
+    """Decodes messages to rows of the changed table, with row kinds; an update is two rows. `schema_include`: messages
+    contain their schema.
 
     >>> from millstream.common import Types
     >>> schema = DebeziumJsonDeserializationSchema(Types.ROW_NAMED(["id"], [Types.INT()]))
@@ -35,7 +36,7 @@ class DebeziumJsonDeserializationSchema(ChangelogDeserializationSchema):
 
 
 class DebeziumJsonSerializationSchema(ChangelogSerializationSchema):
-    """Debezium's messages from rows: op `c` for an insert or update-after, `d` for a delete or update-before.
+    """Encodes rows as Debezium messages: op `c` for an insert or update-after, `d` for a delete or update-before.
 
     >>> from millstream.common import Row, Types
     >>> DebeziumJsonSerializationSchema(Types.ROW_NAMED(["id"], [Types.INT()])).serialize(Row(1))

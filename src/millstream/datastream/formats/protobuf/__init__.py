@@ -24,7 +24,7 @@ def _source(message_class: Any, descriptor_set: bytes | None, message_name: str 
 
 
 class ProtobufRowDeserializationSchema(DeserializationSchema):
-    """Rows from messages of `message_class`, or of `message_name` in a `descriptor_set` that protoc wrote.
+    """Decodes messages of `message_class`, or of `message_name` in a `descriptor_set` written by protoc, to rows.
 
     >>> from google.protobuf.duration_pb2 import Duration
     >>> ProtobufRowDeserializationSchema(Duration).deserialize(Duration(seconds=7).SerializeToString())
@@ -65,7 +65,7 @@ class ProtobufRowDeserializationSchema(DeserializationSchema):
 
 
 class ProtobufRowSerializationSchema(SerializationSchema):
-    """Messages from rows.
+    """Encodes rows as messages.
 
     >>> from google.protobuf.duration_pb2 import Duration
     >>> ProtobufRowSerializationSchema(Duration).serialize((7, 0)) == Duration(seconds=7).SerializeToString()
