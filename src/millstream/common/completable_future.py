@@ -58,7 +58,7 @@ class CompletableFuture:
         return value if self._convert is None else self._convert(value)
 
     def exception(self) -> BaseException | None:
-        """Waits, and returns the failure if there is one."""
+        """Waits, and returns the failure, if any."""
         return self._future.exception()
 
     def __str__(self) -> str:

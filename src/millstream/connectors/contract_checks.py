@@ -95,7 +95,7 @@ def listed_splits(source: Source, context: SourceContext, known_count: int = 0) 
     `known_count` were checked before."""
     answer: Any = source.splits(context)
     if isinstance(answer, SplitsOnDemand):
-        return answer  # a lazy sequence of our own sources, perhaps a million splits: checking all would create them all
+        return answer  # from our own sources, perhaps a million splits: checking would create them all
     if isinstance(answer, (str, bytes)) or not isinstance(answer, Iterable):
         raise _contract_error(source, "splits", answer, "a list of Split(name, start, info)")
     splits = answer if isinstance(answer, (list, tuple)) else list(answer)

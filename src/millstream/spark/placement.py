@@ -1,4 +1,4 @@
-"""Chooses an executor for each subtask, so that it finds its operators and state where it left them. Pure functions.
+"""Chooses an executor for each subtask, so that its operators and state are already there. Pure functions.
 
 A subtask stays where it ran last while that executor lives. It moves if the executor is lost, or has more than its
 share of the subtasks while another has less: a new executor gets its share, and then nothing moves. Subtask 3 of every

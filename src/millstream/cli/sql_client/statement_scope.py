@@ -3,8 +3,8 @@
 It uses tokens and parentheses only, so it works in statements that are unfinished or invalid. Constructs that it cannot
 follow (a function that returns rows) have no columns; nothing here is an error.
 
-A statement is a tree: a list of tokens, with a list for each pair of parentheses, and the cursor at its place. A query
-is one SELECT of it, between set operations.
+A statement is a tree: a list of tokens, with a list for each pair of parentheses, and the cursor at its position. A
+query is one SELECT of it, between set operations.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Unreadable messages and their side output.
 
-Without a tag a bad message stops the job, with its place and bytes. With one (`schema.with_dead_letters(tag)`) a
-source yields `DeadLetters` in addition to its records, and `stream.get_side_output(tag)` is a stream of them. They
-belong to their epoch like any record: read again after a crash, published once.
+Without a tag a bad message stops the job, with an error that shows its position and bytes. With a tag
+(`schema.with_dead_letters(tag)`) a source yields `DeadLetters` in addition to its records, and
+`stream.get_side_output(tag)` is a stream of them. They belong to their epoch like any record: they are reread after a
+crash, and published once.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
 """Decodes many JSON documents at once into columns.
 
-Most documents of a topic have one shape, and their values are cut out of it (`json_shapes`). Arrow reads the
-others. It is six times as fast as parsing document by document, and slightly more lenient. So it only receives
-messages that are certainly one object each, and types that both parse alike:
+Most documents of a topic have the same shape, and their values are extracted by it (`json_shapes`). Arrow reads the
+others. It is six times as fast as parsing document by document, but slightly more lenient. So it only receives messages
+that are certainly one object each, and types that both parse identically:
 
-- Messages are joined by line ends. Inside an object a '}' is never followed by a line end and a '{', nor is a line end
-  ever inside a string. So if each message starts with '{' and ends with '}', each holds at least one whole document,
-  and when Arrow returns as many documents as there are messages, each belongs to its own message.
+- Messages are joined by line ends. Inside an object a '}' is never followed by a line end and a '{', and a string never
+  contains a line end. So if each message starts with '{' and ends with '}', each holds at least one whole document, and
+  when Arrow returns as many documents as there are messages, each belongs to its own message.
 - For a repeated field, a string for a number, a lone surrogate: Arrow fails, and the slow parser decides.
 - Dates, times and bytes are read as text and then converted (`_FINISHED`), where their form is certain.
-  Otherwise the message is marked, and read by itself.
+  Otherwise the message is marked, and read individually.
 - Arrow does not read MAP, TUPLE, BIG_INT, BIG_DEC and untyped parts: rows with them are parsed one by one,
   and converted to columns together.
 
@@ -262,7 +262,7 @@ def _layout(type_info: TypeInformation) -> _Layout | None:
 
 
 def _column(type_info: TypeInformation) -> tuple[pa.DataType, Finish] | None:
-    """The type that Arrow reads in place of a type, and its conversion; None: Arrow cannot read it equivalently."""
+    """The type that Arrow reads instead of a type, and its conversion; None: Arrow cannot read it equivalently."""
     plain = plain_type(type_info)
     arrow = arrow_type(plain)
     if isinstance(plain, RowTypeInfo):
@@ -333,7 +333,7 @@ def _list(element_type: TypeInformation) -> tuple[pa.DataType, Finish] | None:
 
 
 def _mark_nulls(array: pa.Array, doubt: Mask) -> None:
-    """Marks nulls as doubtful, since the field may be missing: only the document itself can show it."""
+    """Marks nulls as doubtful, since the field may be missing, which only the document itself shows."""
     if array.null_count:
         doubt |= np.asarray(array.is_null())
     if pa.types.is_struct(array.type):

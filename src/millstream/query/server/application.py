@@ -265,8 +265,7 @@ class Endpoints:
         return await self._run(lambda: self._job.newest().epoch)
 
     async def _run(self, work: Callable[[], _T], threads: anyio.CapacityLimiter | None = None) -> _T:
-        """Run on a thread. A read that takes too long is abandoned but still runs; the number of such reads is
-        bounded."""
+        """Run on a thread. Reads that take too long are abandoned but still run; their number is bounded."""
         if self._running.count >= _ABANDONED_FACTOR * self._settings.limits.reads_at_once_max:
             raise TooManyError("the store does not answer, and enough reads wait for it. Try again in a moment.")
         return await anyio.to_thread.run_sync(

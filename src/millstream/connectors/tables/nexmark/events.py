@@ -1,6 +1,6 @@
 """Kind and time of each event, and the people and auctions that exist at that time.
 
-Events come in rounds: of every 50, one person, then three auctions, then 46 bids. So the number of an event
+Events are generated in rounds of 50: one person, then three auctions, then 46 bids. So the number of an event
 determines everything that other events refer to, without state.
 """
 
