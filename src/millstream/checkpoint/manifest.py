@@ -138,7 +138,7 @@ class Manifest:
             raise ValueError(f"manifest of epoch {self.epoch} of job {self.job!r}: {wrong}")
 
     def operator_name(self, uid: str) -> str:
-        """The name of the operator with this uid; the uid itself if the program has none."""
+        """The name of the operator with this uid; the uid itself if the program lacks the operator."""
         operator = program_of(self).get(uid)
         return uid if operator is None else operator.name
 
@@ -261,7 +261,8 @@ class ManifestLog:
         return sorted(epoch for epoch in epochs if epoch is not None)
 
     def epochs_from(self, epoch: int) -> list[int]:
-        """The epochs from this one on. The cost is proportional to the result, however many others exist."""
+        """The epochs from this one on. The cost is proportional to the result, regardless of the number of other
+        epochs."""
         if epoch <= 1:
             return self.epochs()
         epochs = map(epoch_of_manifest, self._store.list_after(MANIFESTS, manifest_name(epoch - 1)))

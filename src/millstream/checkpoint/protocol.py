@@ -101,7 +101,7 @@ def _started(state: ProtocolState, event: e.Started) -> Decision:
 
 
 def _recover(state: ProtocolState) -> Decision:
-    """Publishes the oldest epoch not known to be published, or proceeds if there is none."""
+    """Publishes the oldest epoch not known to be published, or proceeds if all are."""
     if state.published < state.committed:
         return _publish(replace(state, phase=Phase.RECOVERING), state.published + 1)
     if state.status == "FINISHED":

@@ -144,7 +144,7 @@ def restore_set_aside(store: Store, warn: Warn, epochs: Collection[int] | None =
 
 
 def set_aside_manifests(store: Store, warn: Warn) -> list[Manifest]:
-    """The intact manifests in the file of set-aside ones. Each has a checksum of its own."""
+    """The intact manifests in the file of set-aside ones. Each has its own checksum."""
     intact: list[Manifest] = []
     if not store.exists(leaving_name()):
         return intact

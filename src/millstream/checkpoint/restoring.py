@@ -50,7 +50,7 @@ def restored_manifest(
 @dataclass(frozen=True)
 class Match:
     """The match between the operators of a program and the state of a snapshot, by uid. Names are those of the program,
-    or of the snapshot if the program has none."""
+    or of the snapshot for operators that the program lacks."""
 
     matched: Mapping[str, str]
     new: Mapping[str, str]

@@ -143,7 +143,7 @@ def _counted(number: int, noun: str) -> str:
 @dataclass(frozen=True)
 class StagedFile:
     """A staged file as recorded in a manifest. `target`: its store, None for the job's own. `part`: the name under
-    which it is published, "" if it has none yet."""
+    which it is published, "" before it has one."""
 
     file: str
     bytes: int | None = None

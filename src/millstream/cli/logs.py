@@ -105,8 +105,8 @@ def _written_ms(store: Store, name: str) -> int:
 
 
 def _logs_here(store: Store, pid: int, stored: set[str]) -> list[Log]:
-    """The logs of `store` that a process of this machine writes; it may run other jobs, too. `stored`: the runs whose
-    logs are in the store already."""
+    """The logs of `store` that are being written on this machine, which may run other jobs, too. `stored`: the runs
+    whose logs are in the store already."""
     places = []
     for place in Path(tempfile.gettempdir()).glob(f"millstream-*-{pid}-*.log"):
         if not _is_file(place) or place.name.split("-")[1] in stored:

@@ -22,7 +22,7 @@ __all__ = ["ProgramCommand", "arranged", "misspelt"]
 
 
 class ProgramCommand(FlagCommand):
-    """A command whose last named argument is a program, which has arguments of its own."""
+    """A command whose last named argument is a program with its own arguments."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         takes_value = dict.fromkeys(ctx.help_option_names, False)

@@ -53,7 +53,7 @@ class CompletableFuture:
         return self._future.done()
 
     def result(self) -> Any:
-        """Waits for the value; raises the failure if there is one."""
+        """Waits for the value; raises the failure, if any."""
         value = self._future.result()
         return value if self._convert is None else self._convert(value)
 

@@ -195,7 +195,7 @@ class Row:
         raise AttributeError(item)
 
     def __contains__(self, item: object) -> bool:
-        """Whether a row with names has a field of that name, as in a dict; whether one without has the value."""
+        """Whether a row with names has a field of that name, as in a dict, or a row without names has the value."""
         return item in (self._values if self._has_no_names() else self._fields or ())
 
     def __iter__(self) -> Iterator[Any]:

@@ -159,7 +159,7 @@ def marked_batches(store: Store, name: str, series: str) -> list[int]:
 
 
 def series_of(store: Store, name: str) -> BatchSeries | None:
-    """The series of the input `name` in `store` itself; None if it has none."""
+    """The series of the input `name` in `store` itself, if any."""
     folder = input_folder(name)
     file = f"{folder}/{_SERIES}"
     if not store.exists(file):

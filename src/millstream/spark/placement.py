@@ -75,8 +75,8 @@ def executor_of(place: str) -> str:
 
 
 def last_places(reports: Iterable[tuple[int, str]], before: Mapping[int, str]) -> dict[int, str]:
-    """The executor of each subtask by reports of its tasks in all stages: the most frequent one; in a tie the one
-    `before`.
+    """The executor of each subtask, from the reports of its tasks in all stages: the most frequent one; on a tie, the
+    one `before`.
 
     >>> last_places([(0, "a@h"), (0, "b@h"), (1, "b@h"), (1, "b@h"), (1, "c@h")], {0: "b", 7: "a"})
     {0: 'b', 1: 'b', 7: 'a'}

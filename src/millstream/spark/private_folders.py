@@ -49,7 +49,7 @@ class PrivateFolder:
 def fresh_shuffle_folder(
     memory: Path = Path("/dev/shm"), host: str | None = None, free_bytes_min: int = _FREE_BYTES_MIN
 ) -> PrivateFolder | None:
-    """Creates a folder in the memory file system; None without such a file system, or without enough space."""
+    """Creates a folder in the memory file system; None if the system has none, or not enough space."""
     if not memory.is_dir() or not os.access(memory, os.W_OK):
         return None
     return fresh_folder(SHUFFLE_PREFIX, memory, host, free_bytes_min)

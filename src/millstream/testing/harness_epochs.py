@@ -55,7 +55,8 @@ def harness_facts() -> JobFacts:
 
 
 class _OneCall:
-    """The exchange traffic of an epoch of the harness: the input of one call. Nothing is sent; results stay in it."""
+    """The exchange of one harness epoch: its input is that of one call, and it buffers results instead of sending
+    them."""
 
     def __init__(self, work: Callable[[], None] | None, watermark: int) -> None:
         self._work, self._watermark = work, watermark

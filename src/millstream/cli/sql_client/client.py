@@ -150,7 +150,7 @@ class SqlClient:
         return str(self.environment.get_config().get(ATTACHED, "true")).strip().lower() != "false"
 
     def _detach(self, statement: Statement, text: str, site: Site) -> None:
-        """Run the job of an INSERT in a process of its own."""
+        """Run the job of an INSERT in a separate process."""
 
         def start(store: str) -> str:
             with self._console.status("starting the job …") if self._terminal.is_live else nullcontext():

@@ -180,7 +180,7 @@ class Types:
 
     @staticmethod
     def OBJECT_ARRAY(element_type: TypeInformation) -> ObjectArrayTypeInfo:
-        """An array of anything: a list."""
+        """An array with elements of any type: a list."""
         return ObjectArrayTypeInfo(element_type)
 
     @staticmethod

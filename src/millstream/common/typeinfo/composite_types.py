@@ -282,7 +282,7 @@ class MapTypeInfo(TypeInformation):
 
 
 class ExternalTypeInfo(TypeInformation):
-    """Flink's wrapper for types that come from a table; it holds the same values as the type inside."""
+    """Flink's wrapper for types of table columns; it has the same values as the wrapped type."""
 
     def __init__(self, type_info: TypeInformation) -> None:
         self._type_info = checked_type(type_info, "the inside of an ExternalTypeInfo")

@@ -122,7 +122,7 @@ class ChangeDecoder:
         self.rows = LogRows.empty(self._width)
 
     def take_rows(self) -> LogRows:
-        """The buffered rows; a transaction may continue in the next ones."""
+        """The buffered rows; a transaction may continue in the next batch."""
         rows, self.rows = self.rows, LogRows.empty(self._width)
         return rows
 

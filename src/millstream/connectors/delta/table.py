@@ -265,7 +265,7 @@ def _package() -> Any:
 
 
 def _options(url: str) -> dict[str, str] | None:
-    # Credentials, region and endpoint come from the environment, as for the job's store.
+    # Credentials, region and endpoint are read from the environment, as for the job's store.
     return dict(_SERVICE_OPTIONS) if is_object_address(url) else None
 
 

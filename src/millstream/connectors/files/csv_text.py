@@ -1,7 +1,7 @@
 r"""Writes records as lines of CSV, as Flink does: numbers in Java's format, text in quotes unless short and plain.
 
 Flink's writer (Jackson's) uses a coarse rule. It quotes text that is longer than 24 characters, or contains a character
-not above the delimiter or the quote in Unicode order: so `a b` is quoted, because a space comes before a comma. Numbers
+not above the delimiter or the quote in Unicode order: so `a b` is quoted, because a space sorts before a comma. Numbers
 and booleans are not quoted. A list or a nested row is one field with a separator between its elements.
 
 Invariant: `CsvRecords` with the same dialect reads the same fields back. A number that contains the

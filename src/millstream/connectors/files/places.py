@@ -248,7 +248,7 @@ def _listed_objects(root: str, known: Any) -> Iterator[InputFile]:
             for item in page:
                 name = item["path"]
                 path = f"{bucket}/{name}"
-                # Consoles create a folder as an empty object whose name ends with '/'.
+                # Web consoles create a folder as an empty object whose name ends with '/'.
                 *folders, last = name[skipped:].split("/")
                 hidden = last.startswith((".", "_")) or any(map(_is_hidden_folder, folders))
                 if not hidden and not name.endswith("/") and path not in known:

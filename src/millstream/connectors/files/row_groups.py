@@ -64,7 +64,7 @@ class GroupReader:
         self._raw: Any = opened_file(name.path, name.size, name.mark) if is_remote_file else pa.OSFile(name.path)
         coded = _coded_columns(footer, chunks) if name.emit_dictionaries else []
         heavy = _heavy_columns(name.columns, chunks, self.rows)
-        # `pre_buffer` reads the row group whole, whatever `buffer_size` is: for an object this saves requests, for a
+        # `pre_buffer` reads the whole row group, regardless of `buffer_size`: for an object this saves requests, for a
         # local file it only costs memory, whose first allocation is expensive.
         self._file = pq.ParquetFile(
             self._raw,

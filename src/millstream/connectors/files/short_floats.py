@@ -40,7 +40,7 @@ def with_short_floats(values: list[Any], type_info: TypeInformation | None) -> l
 
 
 def _converter(type_info: TypeInformation) -> _Convert | None:
-    """The converter that rounds the FLOATs in a value of the type; None if it has none."""
+    """The converter that rounds the FLOATs in a value of the type; None without FLOATs."""
     plain = plain_type(type_info)
     if isinstance(plain, BasicTypeInfo):
         return short_float if plain.basic_type is BasicType.FLOAT else None

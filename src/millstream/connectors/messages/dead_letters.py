@@ -35,8 +35,8 @@ class DeadLetters:
 
 
 def dead_letters(decoded: Decoded, messages: Messages, tag: Any) -> DeadLetters | None:
-    """Handles a connector's unreadable messages: None if there are none, an error for the first
-    without a `tag` (the schema's), else the item to yield in addition to the records.
+    """Handles a connector's unreadable messages: None without any; without a `tag` (the schema's), an error for the
+    first; else the item to yield in addition to the records.
 
     >>> from millstream.connectors.messages.codecs import BadMessage
     >>> messages = Messages(pa.array([b"a", b"x"]), lambda i: f"offset {i}")

@@ -209,8 +209,8 @@ def _parsed_in_windows(texts: pa.Array, wire: pa.Schema) -> tuple[pa.RecordBatch
 
 
 def _parsed(texts: pa.Array, wire: pa.Schema) -> pa.RecordBatch | int | None:
-    """The documents read by Arrow. If it rejects one: its number, or None if unknown; also
-    None if there is not one document per text."""
+    """The documents read by Arrow. If it rejects one: its number, or None if unknown; also None unless there is one
+    document per string."""
     lists = pa.ListArray.from_arrays(pa.array([0, len(texts)], pa.int32()), texts)
     try:
         body = pc.binary_join(lists, "\n")[0].as_buffer()
@@ -318,7 +318,7 @@ def _list(element_type: TypeInformation) -> tuple[pa.DataType, Finish] | None:
     arrow = arrow_type(Types.LIST(element_type))
 
     def finish(array: pa.Array, doubt: Mask) -> pa.Array:
-        items = array.flatten()  # only items of lists that are not null
+        items = array.flatten()  # covers only items of non-null lists
         element_doubt = np.zeros(len(items), np.bool_)
         items = finish_element(items, element_doubt)
         lengths = np.asarray(pc.fill_null(pc.list_value_length(array), 0))

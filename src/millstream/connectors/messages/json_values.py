@@ -1,6 +1,6 @@
 """JSON documents of a declared type, one at a time: how they are read and written.
 
-This is the reference. `json_reading` and `json_writing` do the same in columns and must return the same values.
+This is the reference. `json_reading` and `json_writing` are the vectorised equivalents and must return the same values.
 
 Reading follows Flink in its strict mode: a missing or null field is None, a field that the type lacks is dropped, and
 the last of repeated fields counts. Numbers are never read from strings, nor whole numbers from fractions. A DECIMAL

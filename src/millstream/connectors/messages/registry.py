@@ -66,7 +66,8 @@ class _NoRedirections(urllib.request.HTTPRedirectHandler):
 
 @dataclass(frozen=True)
 class SchemaRegistry:
-    """A registry at `url`; `user` and `password` if it requires them. Settings only: it is sent to tasks."""
+    """A registry at `url`; `user` and `password` if it requires them. It has only settings, because it is sent to
+    tasks."""
 
     url: str = field(repr=False)
     user: str | None = None

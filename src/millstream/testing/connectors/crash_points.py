@@ -66,7 +66,7 @@ class CrashPoints:
         return f"{Path(path).name}:{line}"
 
     def crash(self, call: Callable[[], Any], moment: int) -> bool:
-        """Run `call` and crash it just before its line number `moment`; returns whether it got there."""
+        """Run `call` and crash it just before step `moment`; returns whether the step was reached."""
         try:
             self._crash_run(call, moment, _raise)
         except SimulatedCrash:

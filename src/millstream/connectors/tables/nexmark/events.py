@@ -76,7 +76,7 @@ class EventRules:
         return near
 
     def auction_length_ms(self, numbers: Int64s, salt: int) -> Int64s:
-        """How long an auction is open: about until as many others have opened as are open."""
+        """How long an auction is open: about as long as it takes to open as many new auctions as are open at a time."""
         ahead = _IN_FLIGHT_AUCTIONS * self.round_length // self.auctions
         horizon = self.times_ms(numbers + ahead) - self.times_ms(numbers)
         return 1 + below(numbers, salt, np.maximum(horizon * 2, 1))
