@@ -1,28 +1,28 @@
-"""Every error a user of Millstream can meet, as one small tree.
+"""Every error that Millstream raises for users, as one small tree.
 
     MillstreamError
     ├── ProgramError            the program is wrong; found before anything ran (a ValueError too)
     │   ├── ConfigurationError  a setting is unknown, malformed or out of range
-    │   ├── MissingNameError    a stream, or another object of ours, has no such method; says who has
-    │   ├── SqlError            a statement cannot be read, or says what cannot be; draws the place
-    │   ├── StateSchemaError    state was saved as something that cannot be read as it is declared now
+    │   ├── MissingNameError    a stream, or another of our objects, has no such method; names those that have
+    │   ├── SqlError            a statement cannot be parsed or is invalid; marks the position
+    │   ├── StateSchemaError    saved state cannot be read with its current declaration
     │   └── TypeMismatchError   a value or an argument is not of the expected type (a TypeError too)
-    ├── PickledValueError       a stored value can only be had by running code that is in it; says what to do
-    ├── NotYetError             PyFlink has it, Millstream does not have it yet
-    ├── NotAvailableError       PyFlink has it, Millstream will not (no JVM object behind it); says what to use
-    ├── PlatformError           the machine is not ready (Java, Spark, Python); says the command that helps
+    ├── PickledValueError       a stored value can only be read by running code in it; gives advice
+    ├── NotYetError             PyFlink has it, Millstream does not yet
+    ├── NotAvailableError       PyFlink has it, Millstream will not (it needs the JVM); names an alternative
+    ├── PlatformError           the machine is not ready (Java, Spark, Python); has the command that helps
     ├── StoreError              the job's store cannot be read or written, or belongs to another job
-    │   ├── StoreAwayError      the store does not answer just now; the same call may succeed later
-    │   │   ├── StoreFullError  its disk is full; the same call succeeds when there is room
-    │   │   └── UnsentFileError another machine has not sent a file yet, or is gone with it
-    │   ├── StoreDamagedError   a file in the store is missing, cut or changed
+    │   ├── StoreAwayError      the store does not answer at present; a retry may succeed
+    │   │   ├── StoreFullError  its disk is full; a retry succeeds once space is free
+    │   │   └── UnsentFileError another machine has not uploaded a file yet, or is lost
+    │   ├── StoreDamagedError   a file in the store is missing, truncated or altered
     │   └── FencedError         another driver runs this job, or took it over; this one must stop
-    ├── ConnectorError          a system that a source or sink speaks to refuses, or lost what the job needs
-    │   └── ConnectorAwayError  it does not answer just now; the same call may succeed later
+    ├── ConnectorError          an external system refuses, or has lost data that the job needs
+    │   └── ConnectorAwayError  the external system does not answer at present; a retry may succeed
     └── JobFailedError          a running job failed; carries the failure report
 
-A message names the subject, what was found, what was expected, and the next step. Where an error comes
-from a line of the user's program, `at` holds it and the message ends with `(file.py:41)`.
+A message names the subject, what was found, what was expected, and the next step. If a line of the user's program
+caused the error, `at` holds it and the message ends with `(file.py:41)`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ __all__ = [
 
 
 class MillstreamError(Exception):
-    """The root of the tree; catching it catches everything Millstream raises on purpose.
+    """The root of the tree; catching it catches every error that Millstream raises deliberately.
 
     >>> str(MillstreamError("no sink", at="job.py:3"))
     'no sink (job.py:3)'
@@ -71,7 +71,7 @@ class MillstreamError(Exception):
 
 
 class ProgramError(MillstreamError, ValueError):
-    """The program cannot run as written; nothing has been started. PyFlink raises ValueError, so this is one too."""
+    """The program cannot run as written; nothing has been started. It is a ValueError too, as in PyFlink."""
 
 
 class ConfigurationError(ProgramError):
@@ -79,11 +79,11 @@ class ConfigurationError(ProgramError):
 
 
 class MissingNameError(ProgramError, AttributeError):
-    """An object of ours has no attribute of that name. An AttributeError too: so that `hasattr` works."""
+    """One of our objects has no attribute of that name. It is an AttributeError too, so that `hasattr` works."""
 
 
 class SqlError(ProgramError):
-    """A statement of SQL cannot be read, or says what cannot be. `line` and `column` count from 1 (None: no text)."""
+    """A SQL statement cannot be parsed, or is invalid. `line` and `column` count from 1 (None: no text)."""
 
     def __init__(
         self, message: str, *, line: int | None = None, column: int | None = None, at: str | None = None
@@ -94,9 +94,9 @@ class SqlError(ProgramError):
 
 
 class TypeMismatchError(ProgramError, TypeError):
-    """A value does not fit the type that was declared for it, or an argument is not of a type that the call takes.
+    """A value does not match its declared type, or an argument has a type that the call does not accept.
 
-    PyFlink raises TypeError in both cases, so this is one too.
+    It is a TypeError too, as in PyFlink.
 
     `value` is the offending value, `path` the field inside it (empty for the value itself).
     """
@@ -108,11 +108,12 @@ class TypeMismatchError(ProgramError, TypeError):
 
 
 class StateSchemaError(ProgramError):
-    """State was saved as something that cannot be read as the program declares it now. Nothing was changed."""
+    """Saved state cannot be read as the program now declares it. Nothing was changed."""
 
 
 class PickledValueError(MillstreamError):
-    """A stored value is a pickle, and the reader is not the job: stored pickles are opened in the job's tasks only."""
+    """A stored value is a pickle, and the reader is not the job: stored pickles are unpickled only in the job's
+    tasks."""
 
 
 LATER = "a later version"
@@ -120,7 +121,7 @@ LATER = "a later version"
 
 
 class NotYetError(MillstreamError, NotImplementedError):
-    """PyFlink offers this and Millstream will; the message says what is planned and what works today.
+    """PyFlink offers this and Millstream will; the message states what is planned and what works today.
 
     >>> raise NotYetError.of("KeyedStream.sum", "keyed state")
     Traceback (most recent call last):
@@ -129,17 +130,17 @@ class NotYetError(MillstreamError, NotImplementedError):
 
     @classmethod
     def of(cls, name: str, comes_with: str, instead: str = "") -> NotYetError:
-        """The standard sentence for a name that exists in PyFlink and is not built here yet."""
+        """The standard error for a PyFlink name that is not implemented yet."""
         tail = f" Until then: {instead}." if instead else ""
         return cls(f"{name} is not built yet: it comes with {comes_with}.{tail}")
 
 
 class NotAvailableError(MillstreamError, NotImplementedError):
-    """PyFlink offers this around a JVM object; Millstream has none. The message says what to use instead."""
+    """PyFlink's version wraps a JVM object, which Millstream lacks. The message names an alternative."""
 
 
 class PlatformError(MillstreamError):
-    """Java, Spark or Python on this machine are not what is needed; the message holds the command that helps."""
+    """Java, Spark or Python on this machine is unsuitable; the message contains the command that helps."""
 
 
 class StoreError(MillstreamError):
@@ -151,28 +152,28 @@ class StoreAwayError(StoreError):
 
 
 class StoreFullError(StoreAwayError):
-    """The disk of the store is full, or its owner's quota is used up. The same call succeeds when there is room."""
+    """The disk of the store is full, or its owner's quota is used up. The same call succeeds once space is free."""
 
 
 class UnsentFileError(StoreAwayError):
-    """A file of an epoch that is not committed yet is not in the store: the machine that wrote it is to send it."""
+    """A file of an uncommitted epoch is not in the store yet: the machine that wrote it must upload it."""
 
 
 class StoreDamagedError(StoreError):
-    """A file in the store is missing, cut short or altered. Nothing was overwritten."""
+    """A file in the store is missing, truncated or altered. Nothing was overwritten."""
 
 
 class FencedError(StoreError):
-    """Another driver runs the job, or took it over, or committed this epoch first: this driver stops."""
+    """Another driver runs the job, has taken it over, or committed this epoch first: this driver stops."""
 
 
 class ConnectorError(MillstreamError):
-    """A system that a source or sink speaks to refuses, or no longer holds what the job needs. Trying again does not
-    help; the message says what does."""
+    """The external system of a source or sink refuses, or has lost data that the job needs. A retry does not help; the
+    message states what does."""
 
 
 class ConnectorAwayError(ConnectorError):
-    """A system that a source or sink speaks to does not answer just now. The same call may succeed later."""
+    """The external system of a source or sink does not answer at present. The same call may succeed later."""
 
 
 class JobFailedError(MillstreamError):
@@ -184,7 +185,7 @@ class JobFailedError(MillstreamError):
 
 
 def nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> str | None:
-    """The one of the known names that was perhaps meant. `likeness`: 1 is the same text, 0 any.
+    """The known name nearest to the given one, if any. `likeness`: minimum similarity, 1 for equal strings, 0 for any.
 
     >>> nearest("cuont", ["count", "total"]), nearest("cuont", ["total"])
     ('count', None)
@@ -193,7 +194,7 @@ def nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> str | Non
 
 
 def did_you_mean(name: str, known: Iterable[str], likeness: float = 0.6) -> str:
-    """The sentence that follows "there is no such name", with a space before it; nothing where none is near.
+    """A suggestion to append to "there is no such name", with a leading space; empty if no name is near.
 
     >>> did_you_mean("cuont", ["count", "total"])
     " Did you mean 'count'?"

@@ -1,4 +1,4 @@
-"""PyFlink's search for Flink's files: names that can be imported, and say what to do when they are used."""
+"""PyFlink's search for Flink's files: names that can be imported, and raise an error with advice when used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PyFlink's connection to Flink's JVM: names that can be imported, and say what to do when they are used."""
+"""PyFlink's connection to Flink's JVM: names that can be imported, and raise an error with advice when used."""
 
 from __future__ import annotations
 

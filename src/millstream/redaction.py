@@ -1,10 +1,10 @@
-"""Redaction: which options hold secrets, and strings without their values.
+"""Redaction: determines which options hold secrets, and hides their values in strings.
 
-There is one list of words that make the name of an option sensitive, and one way to hide a value. Plans, statements,
-errors, logs and listings pass through it; connectors do, too, with what their clients say.
+One list of words defines sensitive option names, and one function hides values. It is applied to plans, statements,
+errors, logs and listings, and to messages of connectors' clients.
 
-A password can also be part of an address. In an address that is well formed it ends at the last `@`, and may hold `/`,
-`?` and `#` although it should not. An address that cannot be parsed is never shown: nobody knows which part is secret.
+A password can also be part of an address. In a well-formed address it ends at the last `@`, and may contain `/`, `?`
+and `#` although it should not. An address that cannot be parsed is never shown, because any part of it may be secret.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def is_sensitive(name: str) -> bool:
 
 
 def secrets_of(name: str, value: str) -> tuple[str, ...]:
-    """The parts of an option's value that nobody may see: all of it, or the passwords of an address in it.
+    """The secret parts of an option's value: all of it, or the passwords of an address in it.
 
     >>> secrets_of("password", "hush"), secrets_of("url", "mysql://ann:p/w@db/sales?user=ann&sslpassword=k")
     (('hush',), ('p/w', 'k'))
@@ -82,7 +82,7 @@ def secrets_of(name: str, value: str) -> tuple[str, ...]:
 
 
 def _spans(name: str, value: str) -> list[tuple[int, int]]:
-    """Where an option's value has secrets."""
+    """The spans of the secrets in an option's value."""
     if is_sensitive(name):
         return [(0, len(value))] if value else []
     return list(_spans_of_address(value))
@@ -101,7 +101,7 @@ def _spans_of_address(text: str) -> Iterator[tuple[int, int]]:
 
 
 def redacted_value(name: str, value: str) -> str:
-    """An option's value as it may be shown.
+    """An option's value for display, without secrets.
 
     >>> redacted_value("password", "hush"), redacted_value("url", "redis://:hush@cache:6379/0")
     ('******', 'redis://:******@cache:6379/0')
@@ -126,7 +126,7 @@ def redacted_address(text: str) -> str:
 
 
 def redacted_options(options: Mapping[str, str]) -> dict[str, str]:
-    """Options as they may be shown.
+    """Options for display, without secrets.
 
     >>> redacted_options({"connector": "jdbc", "password": "hush"})
     {'connector': 'jdbc', 'password': '******'}
@@ -135,7 +135,7 @@ def redacted_options(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def redact(text: str, secrets: Iterable[str | None]) -> str:
-    """`text` without these secrets, also where an address has them encoded.
+    """`text` without these secrets, also in the encoded form used in addresses.
 
     >>> redact("login with hush failed", ["hush", None])
     'login with ****** failed'
@@ -148,13 +148,13 @@ def redact(text: str, secrets: Iterable[str | None]) -> str:
 
 
 def _forms(secret: str) -> tuple[str, ...]:
-    """A secret as it is, in an address, and between quotes as Python and JSON write it."""
+    """A secret in plain form, as encoded in an address, and as quoted by Python and JSON."""
     quoted = repr(secret)[1:-1], repr(secret + "'")[1:-2], json.dumps(secret)[1:-1]
     return secret, unquote(secret), quote(secret), quote(secret, safe=""), quote_plus(secret), *quoted
 
 
 def scheme_of(address: object) -> str:
-    """What may be said of an address that cannot be parsed: how it begins.
+    """The displayable part of an address that cannot be parsed: its scheme.
 
     >>> scheme_of("postgresql:/ann:hush@db"), scheme_of("hush@db")
     ("'postgresql:…'", '(not shown)')
@@ -177,7 +177,7 @@ def secrets_of_statement(source: str) -> tuple[str, ...]:
 
 
 def redact_statement(source: str) -> str:
-    """A statement's text with every secret overwritten. Places stay where they are.
+    """A statement's text with every secret overwritten. Positions do not change.
 
     >>> redact_statement("SET 'sasl.password' = 'hush'; SELECT 1")
     "SET 'sasl.password' = '****'; SELECT 1"
@@ -202,5 +202,5 @@ def _secret_spans(source: str) -> Iterator[tuple[int, int]]:
         is_option = is_text or name[0] in "'\"`" or any(begin <= start < end for begin, end in options)
         spans = _spans(name.strip("'\"`"), source[first:last]) if is_option else []
         yield from ((first + begin, first + end) for begin, end in spans)
-        # Of two strings side by side, the second may be the name of the next pair.
+        # Of two adjacent strings, the second may be the name of the next pair.
         pair = _PAIR.search(source, stop if spans else start)

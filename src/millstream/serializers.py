@@ -1,4 +1,4 @@
-"""PyFlink's serializers between Python and the JVM: names that say what to do when they are used."""
+"""PyFlink's serializers between Python and the JVM: names that raise an error with advice when used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The version of Flink whose Python API is served. That of Millstream is its package's (`millstream --version`)."""
+"""The Flink version of the supported Python API. `millstream --version` prints Millstream's own version."""
 
 from __future__ import annotations
 

@@ -1,3 +1,3 @@
-"""Manifests of epochs, the protocol that commits and publishes epochs, restarts, and retention."""
+"""Epoch manifests, the protocol that commits and publishes epochs, restarts, and retention."""
 
 from __future__ import annotations

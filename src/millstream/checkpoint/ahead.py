@@ -2,8 +2,8 @@
 
 An epoch is *acknowledged* when all its tasks have reported. Where epochs run ahead, the next one starts from there
 while files of earlier ones are uploaded and their manifest is written. If the job dies before that, these epochs never
-happened. So running ahead is bounded: by a number of epochs, which bounds the delay of visible output, by bytes, which
-occupy the machines' disks until then, and by time.
+happened. So running ahead is bounded: by the number of epochs, which bounds the delay of visible output; by bytes,
+which occupy the machines' disks until they are committed; and by time.
 
 While the store is unavailable, nothing can be committed and the number of epochs does not count: the job continues
 within the limits of bytes and time, then pauses until the store is available.
@@ -32,7 +32,7 @@ NOT_AHEAD = AheadBounds()
 
 @dataclass(frozen=True)
 class Acknowledged:
-    """An epoch that ran ahead. `joins`: it is committed together with the epoch before it."""
+    """An epoch that ran ahead. `joins`: it is committed together with the previous epoch."""
 
     bytes: int
     at_ms: int

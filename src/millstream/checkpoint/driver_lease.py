@@ -1,21 +1,22 @@
 """`driver.json`: the driver that runs the job. A driver writes it before it accesses the store, and renews it until the
 job ends.
 
-The lease protects users from mistakes: it rejects a second driver before that has done anything, and names the running
-one. Correctness does not depend on it: two drivers that both believe they own the job meet at the next manifest, which
-only one of them creates. So a lost, late, damaged or forged lease delays a start by some seconds at most.
+The lease protects users from mistakes: it rejects a second driver before it has done anything, and names the running
+one. Correctness does not depend on it: if two drivers both believe they own the job, only one of them can create the
+next manifest. So a lost, late, damaged or forged lease delays a start by some seconds at most.
 
 A lease is *stale*, and the next driver takes the job without `takes_over`, if
 
 - its process ran on this machine and has ended (`storage/process_identity.py`): detected at once, also after `kill -9`;
 - it is not renewed. A driver renews every `RENEW_S`; after `LASTS_S` without renewal it is considered dead. The age of
-  a lease is the difference of two dates from the same store, and a younger one is watched with this machine's
-  stopwatch: clocks of two machines are never compared. For a process known to be alive only the stopwatch counts;
-- it cannot be read, and nobody writes it again.
+  a lease is the difference of two dates from the same store, and a younger lease is observed with this machine's
+  monotonic clock: clocks of two machines are never compared. For a process known to be alive only the monotonic clock
+  counts;
+- it cannot be read, and is not rewritten.
 
-A driver with `takes_over` takes the lease at once. The other driver reads in the lease that it has lost the job, and
-stops before its next epoch. `generation` counts takeovers: of two drivers that write at the same moment, the later one
-holds the lease.
+A driver with `takes_over` takes the lease at once. The other driver detects this when it reads the lease, and stops
+before its next epoch. `generation` counts takeovers: of two drivers that write at the same moment, the later one holds
+the lease.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ def _moment_text(at_ms: int) -> str:
 
 
 def read_driver_lease(store: Store) -> DriverLease | StoreError | None:
-    """The lease of a store, or the error of an unreadable one; None if there is none."""
+    """The lease of a store, or the error of an unreadable one; None without a lease."""
     data = _bytes_of(store)
     return data if data is None or isinstance(data, StoreError) else _decoded(data, store)
 
@@ -146,7 +147,7 @@ def acquire_lease(
     """Acquires the lease of `store` for a driver of `job` in this process; FencedError if another driver holds it.
 
     `takes_over`: takes it from any holder. `renewed_in`: the same store, for renewals that do not wait while it is
-    unavailable. A store that rejects the file has no lease: the job runs without one.
+    unavailable. If the store rejects the file, the job runs without a lease.
     """
     lease = _lease_of(job)
     try:
@@ -191,7 +192,7 @@ def _acquire(
         _log_acquisition(store, holder, superseded)
         store.put(driver_name(), _sealed(lease))
         return lease, superseded
-    # An entry that neither exists nor can be created is not a file (a dangling link, say), and is replaced.
+    # An entry that cannot be read as a file nor created (a dangling link, for example) is replaced.
     store.put(driver_name(), _sealed(lease))
     return lease, None
 
@@ -231,7 +232,7 @@ def _is_renewed(store: Store, holder: DriverLease | StoreError, stopwatch: Stopw
 
 
 def _ends_soon(holder: DriverLease | StoreError, stopwatch: Stopwatch) -> bool:
-    """Whether the process is about to end: a killed process takes a moment to disappear."""
+    """Whether the process ends shortly: a killed process takes some time to disappear."""
     assert isinstance(holder, DriverLease)
     if is_this_process(holder.process):
         return False
@@ -353,15 +354,15 @@ class HeldLease:
             self._store.delete(driver_name())
 
     def close(self) -> None:
-        """Releases the lease; idempotent. Waits only briefly for a slow or unavailable store: the lease becomes stale
-        by itself."""
+        """Releases the lease; idempotent. Waits only briefly for a slow or unavailable store, because the lease becomes
+        stale anyway."""
         if self._closed.is_set() or os.getpid() != self._lease.pid:  # a forked child holds no lease
             return
         self._closed.set()
         if self._thread is None:
             return
         atexit.unregister(self.close)
-        self._thread.join(_END_S)  # it may be writing now, and removes the file afterwards
+        self._thread.join(_END_S)  # the renewing thread may be writing now, and removes the file afterwards
         _HELD.discard(self._lease.id)
 
 

@@ -1,4 +1,4 @@
-"""The vocabulary of the epoch protocol: events that can happen, and actions for the driver.
+"""The vocabulary of the epoch protocol: the events it receives, and the actions it requests of the driver.
 
 Every action but the last ones is answered by an event:
 
@@ -85,7 +85,7 @@ class ManifestSummary:
 @dataclass(frozen=True)
 class Started:
     """The driver has read the newest manifest (None in an empty store), and knows the newest epoch with a receipt of
-    publishing (0: none); nothing else."""
+    publishing (0: none)."""
 
     newest: ManifestSummary | None
     receipted: int = 0
@@ -93,8 +93,8 @@ class Started:
 
 @dataclass(frozen=True)
 class InputPlanned:
-    """The sources were queried. `has_input`: there is a range to read or a timer due. `exhausted`: this is the last
-    input. `drains`: nothing more is read, on request."""
+    """The sources were queried. `has_input`: a range can be read or a timer is due. `exhausted`: this is the last
+    input. `drains`: by request, nothing more is read."""
 
     has_input: bool
     exhausted: bool
@@ -110,8 +110,8 @@ class CommitsAwaited:
 class EpochDone:
     """Every task of the running epoch has acknowledged; its output is staged and durable.
 
-    Where epochs run ahead it may be on the machines' own disks, about to be uploaded: `bytes` of it, acknowledged at
-    `at_ms`. `joins`: it may be committed together with the previous epoch, if that commit has not begun."""
+    Where epochs run ahead, `bytes` of it may still be on the machines' own disks, to be uploaded. It was acknowledged
+    at `at_ms`. `joins`: it may be committed together with the previous epoch, if that commit has not begun."""
 
     bytes: int = 0
     at_ms: int = 0
@@ -144,7 +144,7 @@ class CommitLost:
 
 @dataclass(frozen=True)
 class CommitUnknown:
-    """The store failed: the manifest may exist or not."""
+    """The store failed: it is unknown whether the manifest exists."""
 
     reason: str
     at_ms: int
@@ -170,8 +170,8 @@ class CommitAbsent:
 
 @dataclass(frozen=True)
 class CommitFailed:
-    """A concurrent commit failed and is not retried. Whether its manifest exists is unknown if it was being written;
-    the next start determines that."""
+    """A concurrent commit failed and is not retried. If its manifest was being written, it may or may not exist; the
+    next start determines that."""
 
     reason: str
     at_ms: int
@@ -220,7 +220,7 @@ class PublishFenced:
 @dataclass(frozen=True)
 class StopRequested:
     """Finish the running epoch, publish it, record the stop, and end; the job can be resumed. `drain`: read no more
-    input, end event time so that pending results are emitted, and finish permanently."""
+    input, advance event time to its end so that pending results are emitted, and finish permanently."""
 
     drain: bool = False
 
@@ -232,7 +232,7 @@ class CancelRequested:
 
 @dataclass(frozen=True)
 class Woken:
-    """There may be input, or a timer may be due."""
+    """Input may be available, or a timer may be due."""
 
 
 Event: TypeAlias = (
@@ -271,7 +271,7 @@ class Publish:
 
 @dataclass(frozen=True)
 class PlanInput:
-    """Query every source for how far it can be read in `epoch`. `drains`: read nothing, the job is to end."""
+    """Query every source for how far it can be read in `epoch`. `drains`: read nothing, because the job ends."""
 
     epoch: int
     drains: bool = False
@@ -279,12 +279,12 @@ class PlanInput:
 
 @dataclass(frozen=True)
 class WaitForInput:
-    """Idle until a source has more input or a timer is due."""
+    """Wait until a source has more input or a timer is due."""
 
 
 @dataclass(frozen=True)
 class RunEpoch:
-    """Run the planned ranges as `epoch`. `final`: end with the maximum watermark, nothing will follow."""
+    """Run the planned ranges as `epoch`. `final`: end with the maximum watermark, because no epoch follows."""
 
     """Run the planned ranges as `epoch`. `final`: end with the maximum watermark; this is the last epoch."""
     epoch: int

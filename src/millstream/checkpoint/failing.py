@@ -2,12 +2,12 @@
 
 A failure is tolerated, or the restart policy decides. Some failures of a job that runs ahead are not caused by the job
 and bypass the policy: the store is unavailable, or files of acknowledged epochs are lost with a machine, which costs
-only the epochs that ran ahead. The first is excused without limit, the second a number of times in a row.
+only the epochs that ran ahead. The first is excused without limit, the second a limited number of times in a row.
 
 If tasks cannot reach the store but the driver, which reads it at every start, can, a machine is cut off from the store
-and may remain so. That is excused a number of times in a row, too.
+and may remain so. That is also excused a limited number of times in a row.
 
-So is a full disk, for any job: it is swept before the next try, and may then have space.
+So is a full disk, for any job: the store is swept before the next try, which may free space.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def fail(
     in_tasks: bool = False,
 ) -> Decision:
     """Tolerates the failure, up to the limit in a row; then applies the restart policy. An excused failure bypasses it.
-    `in_tasks`: tasks encountered it, not the driver itself."""
+    `in_tasks`: the failure occurred in tasks, not in the driver itself."""
     if excuse == "away" and state.runs_ahead and not (in_tasks and state.cut_off >= UNAVAILABLE_IN_TASKS_MAX):
         after = replace(state, unavailable=True, cut_off=state.cut_off + in_tasks)
         return conclude(after, e.Restart(UNAVAILABLE_PAUSE_MS, reason, tolerated=True))

@@ -1,13 +1,13 @@
-"""Moves the names of finished splits to files of their own, so that they need not be repeated in every manifest.
+"""Moves the names of finished splits to separate files, so that they need not be repeated in every manifest.
 
 A manifest lists the position of every split finished in its epoch or shortly before, so that an epoch can be replayed.
 When that list has grown to `LISTED_MAX`, the names of splits finished *before* the next epoch are written to a file
-once, and later manifests name the file. A job that has read a million files has a thousand such files at most, and
+once, and later manifests name the file. A job that has read a million files has at most a thousand such files, and
 small manifests.
 
 A file is written before the manifest that names it, under a name that is never reused. A file that no manifest names
 belongs to an epoch that never happened; it is swept like a segment. The manifest also has its checksum: if the file
-were exchanged for another, the job would read input twice, or not at all.
+were replaced by another, the job would read input twice, or not at all.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ class FinishedSplits:
         return self._files[file]
 
     def filed(self, newest: Manifest, epoch: int, listed: Collection[str] = ()) -> dict[str, SplitFile]:
-        """Writes lists of finished splits for the manifest of `epoch`; by source, where there are enough of them.
+        """Writes lists of finished splits for the manifest of `epoch`, for sources that have enough of them.
 
-        `listed`: sources whose positions all stay in the manifest, because they remove input according to them.
+        `listed`: sources that keep all their positions in the manifest, because they remove input by them.
         """
         filed: dict[str, SplitFile] = {}
         for uid, positions in newest.sources.items():

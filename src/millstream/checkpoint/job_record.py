@@ -3,11 +3,11 @@ removes its epochs.
 
 A store holds one job. Two jobs in one store would confuse each other's manifests, so the second is rejected before it
 reads or writes anything else. A job that was started from a snapshot of another one shares files with it: its record
-names the stores of these files (`bases`, nearest first) and the initial snapshot. That record has format 2, so that
-an older Millstream does not search for the files in vain.
+names the stores of these files (`bases`, nearest first) and the initial snapshot. That record has format 2, so that an
+older Millstream rejects it instead of missing the files.
 
-A fork has a name of its own, but its program may still use the original name: both are accepted, and the job is
-reported under the fork's.
+A fork has its own name, but its program may still use the original name: both are accepted, and the job is reported
+under the fork's name.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _OF_FORMAT_2 = ("bases", "begins", "program", "past_ids", "is_dropped")
 
 @dataclass(frozen=True)
 class JobRecord:
-    """The owner of a store. `begins`: the snapshot it starts from, while it has no epoch of its own. `program`: the
+    """The owner of a store. `begins`: the snapshot it starts from, while it has no epochs. `program`: the
     name its program uses, if that is not `job`. `past_ids`: ids under which the job wrote some of the existing epochs.
     `is_dropped`: the job was removed; the remaining files are for its forks and savepoints."""
 
@@ -54,7 +54,7 @@ class JobRecord:
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """The current id of the job and its past ones."""
+        """The current and past ids of the job."""
         return (self.job_id, *self.past_ids)
 
     def is_still(self, job_id: str) -> bool:
@@ -112,7 +112,7 @@ Use another --store, or name the job 'clicks' to continue it.
 def _check_unclaimed(store: Store) -> None:
     """Rejects a store with epochs but without a record: it is damaged, or a savepoint."""
     if any(epoch_of_manifest(name) is not None for name in store.list(MANIFESTS)):
-        # A driver that has just claimed the store may have committed since we looked.
+        # A driver that has just claimed the store may have committed since the listing.
         if store.exists(job_name()):
             return
         raise StoreDamagedError(
@@ -122,7 +122,7 @@ def _check_unclaimed(store: Store) -> None:
 
 
 def check_owner(store: Store, record: JobRecord, job_id: str, epoch: int) -> None:
-    """Rejects a store whose newest epoch belongs to another job than its record says (StoreDamagedError).
+    """StoreDamagedError if the newest epoch of the store belongs to a job other than that in its record.
 
     >>> from millstream.storage import open_store
     >>> store, record = open_store("memory://doctest-owner"), JobRecord("clicks", "j1", 5)
@@ -140,10 +140,10 @@ epoch 7 was committed by a job with id j2. Was a file copied from another store?
 
 
 def read(store: Store) -> JobRecord | None:
-    """The owner of `store`, or None if no job has claimed it; StoreDamagedError if that is unknown."""
+    """The owner of `store`, or None if no job has claimed it; StoreDamagedError if the record is unreadable."""
     if not store.exists(job_name()):
         return None
-    # Its writer may have died between naming the file and syncing it.
+    # The writer may have died between creating the file and syncing it.
     store.settle(job_name())
     return _decode(store.get(job_name()), f"{job_name()} of store {store.url}")
 

@@ -2,15 +2,15 @@
 
 A lease is a small file that names an epoch. Its holder renews it by writing it again, and removes it when done. If the
 holder dies, the lease expires after `DURATION_MS`, and its file is swept. As with pins, the lease is written before the
-manifest is read, so a reader either has its complete epoch or an error that it was removed (`removals`).
+manifest is read, so a reader gets either the complete epoch or an error that it was removed (`removals`).
 
-`held_epochs` determines the epochs held by pins and leases. A pin holds its epoch until it is removed; a lease while it
-is renewed in time. The age of a lease is the difference of two dates from the same store: that of the lease, and that
-of a file written just now. So clocks of two machines are never compared; `ends_ms` is the expiry by the holder's own
-clock, for display.
+`held_epochs` determines the epochs held by pins and leases. A pin holds its epoch until the pin is removed, a lease as
+long as it is renewed in time. The age of a lease is the difference of two dates from the same store: that of the lease,
+and that of a newly written file. So clocks of two machines are never compared; `ends_ms` is the expiry by the holder's
+own clock, for display.
 
-An unreadable file must neither cost an epoch nor stop collection permanently. It holds the epoch in its name, or, if
-the name has none, every epoch that existed when it was written. It does not hold later epochs, and an unreadable lease
+An unreadable file must neither cost an epoch nor stop collection permanently. It holds the epoch in its name or, if the
+name contains none, every epoch that existed when it was written. It does not hold later epochs, and an unreadable lease
 that is not renewed expires like any other.
 """
 
@@ -48,7 +48,7 @@ DURATION_MS = 60_000
 
 
 class EpochGoneError(StoreError):
-    """The epoch was collected before it could be held. Its manifest may still exist for a moment."""
+    """The epoch was collected before it could be held. Its manifest may still exist briefly."""
 
 
 def system_ms() -> int:
@@ -133,10 +133,10 @@ _SWEPT_FORMAT = 1
 
 
 def held_epochs(store: Store, epochs: Collection[int], warn: Warn, written_ms: dict[int, int]) -> set[int]:
-    """The held ones of `epochs`. `warn` is called for every unreadable file, with its name and the problem.
+    """Those of `epochs` that are held. `warn` is called for every unreadable file, with its name and the problem.
 
-    Expired leases are removed. `written_ms` caches the dates of manifests between calls: the second call is about
-    manifests that have just been removed.
+    Expired leases are removed. `written_ms` caches the dates of manifests between calls, because a second call may
+    concern manifests that have just been removed.
     """
     held: set[int] = set()
     for name, pin in read_pins(store):
@@ -162,7 +162,7 @@ def _leased_epochs(store: Store, epochs: Collection[int], warn: Warn, written_ms
         try:
             age_ms = now_ms - store.modified_ms(name)
         except StoreDamagedError:
-            continue  # its holder is done
+            continue  # its holder has released it
         epoch = lease.epoch if isinstance(lease, Lease) else epoch_of_lease(name)
         if age_ms > DURATION_MS:
             ended.append(name)
@@ -177,7 +177,7 @@ def _leased_epochs(store: Store, epochs: Collection[int], warn: Warn, written_ms
 
 
 def store_time_ms(store: Store, epoch: int) -> int:
-    """The time by the store's own clock. `epoch`: the newest, written to the file for display."""
+    """The current time by the store's own clock. `epoch`: the newest one, written to the file for display."""
     store.put(swept_name(), seal("swept", _SWEPT_FORMAT, {"epoch": epoch}))
     return store.modified_ms(swept_name())
 
@@ -190,7 +190,7 @@ def _epochs_when_written(store: Store, name: str, epochs: Collection[int], writt
             if epoch not in written_ms:
                 written_ms[epoch] = store.modified_ms(manifest_name(epoch))
     except StoreDamagedError:
-        return set(epochs)  # a file was removed just now; the next call has consistent dates
+        return set(epochs)  # a file was just removed; the next call gets consistent dates
     # Up to the newest of them: a restored manifest has a new date.
     newest = max((epoch for epoch in epochs if written_ms[epoch] <= limit_ms), default=0)
     return {epoch for epoch in epochs if epoch <= newest}

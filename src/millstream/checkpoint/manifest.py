@@ -1,7 +1,7 @@
 """A manifest names everything that makes up one epoch. Once written it never changes.
 
 Writing the manifest, atomically and under a name that only one writer can create, *is* the commit of its epoch: without
-a manifest an epoch never happened. It is a small JSON file, also readable by people:
+a manifest an epoch never happened. It is a small, human-readable JSON file:
 
     {
      "format": "millstream-manifest-1",
@@ -14,12 +14,12 @@ a manifest an epoch never happened. It is a small JSON file, also readable by pe
 The checksum covers bytes, not values, so that any flipped bit is detected; a large manifest is packed
 (`manifest_bytes`). `Manifest` checks its own invariants, hence on every write and again on every read:
 
-- epochs count from 1 and a manifest follows an older one (`parent < epoch`; 0 is the empty beginning);
+- epochs count from 1 and a manifest follows an older one (`parent < epoch`; parent 0: no previous epoch);
 - an epoch is never listed as published by a manifest that still has output for it;
 - a closing manifest (FINISHED, SUSPENDED) has no output.
 
-This module does not repair: the error for a damaged file names it and the newest intact epoch, and the file is left
-unchanged.
+This module does not repair: the error for a damaged file names the file and the newest intact epoch, and the file is
+left unchanged.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class SplitPosition:
-    """How far one split has been read: the offset where the next epoch starts, and the split's watermark."""
+    """The position of one split: the offset where the next epoch starts, and the split's watermark."""
 
     offset: JSON
     finished: bool = False
@@ -99,8 +99,8 @@ class Staged:
 
 @dataclass(frozen=True)
 class Manifest:
-    """Everything of one epoch: source positions, state, output, and the newest published epoch. `run` names the
-    driver's run that committed it. Many fields: they are those of the file.
+    """The complete record of one epoch: source positions, state, output, and the newest published epoch. `run` names
+    the driver's run that committed it. Many fields: those of the file.
 
     >>> first = Manifest(job="clicks", job_id="j1", epoch=1, parent=0, created_ms=0, run="a1",
     ...                  sources={"in": {"0": SplitPosition(offset=10)}})
@@ -138,7 +138,7 @@ class Manifest:
             raise ValueError(f"manifest of epoch {self.epoch} of job {self.job!r}: {wrong}")
 
     def operator_name(self, uid: str) -> str:
-        """The name of the operator with this uid; the uid itself if the program has none."""
+        """The name of the operator with this uid; the uid itself if the program lacks the operator."""
         operator = program_of(self).get(uid)
         return uid if operator is None else operator.name
 
@@ -261,7 +261,8 @@ class ManifestLog:
         return sorted(epoch for epoch in epochs if epoch is not None)
 
     def epochs_from(self, epoch: int) -> list[int]:
-        """The epochs from this one on. The cost is proportional to the result, however many others exist."""
+        """The epochs from this one on. The cost is proportional to the result, regardless of the number of other
+        epochs."""
         if epoch <= 1:
             return self.epochs()
         epochs = map(epoch_of_manifest, self._store.list_after(MANIFESTS, manifest_name(epoch - 1)))
@@ -284,7 +285,7 @@ class ManifestLog:
             try:
                 data = self._store.get(name)
             except StoreDamagedError:
-                continue  # it existed a moment ago
+                continue  # it existed when listed
             return self._decoded(epoch, data)
         return self.read(epoch)
 
@@ -302,13 +303,13 @@ class ManifestLog:
         so that only this and newer ones are listed.
 
         A damaged newest manifest is an error that names the newest intact one. Falling back to that one would publish
-        the damaged epoch's output again, so the user has to decide.
+        the damaged epoch's output again, so the user must decide.
         """
         epochs = self.epochs_from(known)
         while epochs:
             name = manifest_name(epochs[-1])
             try:
-                # Its writer may have died between naming the file and syncing it.
+                # The writer may have died between creating the file and syncing it.
                 self._store.settle(name)
                 return self.read(epochs[-1])
             except StoreError as error:
@@ -326,8 +327,8 @@ class ManifestLog:
 
         1. Create the file. A service whose answer was lost may report "exists already" for our own write, so a lost
            race is decided by the stored bytes: identical bytes mean that this driver won.
-        2. Check for a newer manifest. A driver that slept while another one committed *and removed* this epoch can
-           create its name again; only the newer manifests show that. If the parent does not exist either, the whole
+        2. Check for a newer manifest. A driver that was suspended while another one committed *and removed* this epoch
+           can create its name again; only newer manifests reveal that. If the parent does not exist either, the whole
            job may have been removed.
         """
         name, data = manifest_name(manifest.epoch), encode(manifest)
@@ -335,7 +336,7 @@ class ManifestLog:
             return not self._is_superseded(manifest)
         owner = self.find(manifest)
         if owner is ManifestOwner.ABSENT:
-            # Nobody has the epoch: treating that as a lost race would stop the only driver of the job.
+            # No driver has committed the epoch: treating that as a lost race would stop the only driver of the job.
             raise StoreAwayError(f"store {self._store.url}: {name!r} was reported to exist, but does not. Try again.")
         return owner is ManifestOwner.OWN
 
@@ -356,8 +357,8 @@ class ManifestLog:
         return self._is_removed(manifest)
 
     def _is_removed(self, manifest: Manifest) -> bool:
-        """Whether the job's epochs were removed while this driver slept, which changes the job's id. A manifest written
-        to the emptied store names missing files, and is deleted."""
+        """Whether the job's epochs were removed while this driver was suspended, which changes the job's id. A manifest
+        written to the emptied store names missing files, and is deleted."""
         record = read_job_record(self._store)
         if record is None or record.job_id == manifest.job_id:
             return False

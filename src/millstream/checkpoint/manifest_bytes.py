@@ -1,6 +1,6 @@
 """The bytes of a manifest's file: its fields as JSON, sealed by a checksum; a large one is packed.
 
-A small manifest is text, readable by people. With many subtasks it would be megabytes in every epoch, mostly repeated
+A small manifest is human-readable text. With many subtasks it would take megabytes in every epoch, mostly repeated
 names, so it is written as
 
     {"format": "millstream-manifest-3", "bytes": 1003717,
@@ -8,7 +8,7 @@ names, so it is written as
      "checksum": "<sha-256 of every byte above>"
     }
 
-`tail -n +2 FILE | zcat` shows it. Decision 0021 has the figures, and the reason why manifests do not share parts.
+`tail -n +2 FILE | zcat` shows it. Decision 0021 has the figures, and explains why manifests do not share parts.
 
 Invariants: equal fields are equal bytes; a flipped, missing or additional byte is detected anywhere; decompression
 stops at the declared size, and at `_UNPACKED_BYTES_MAX`.

@@ -1,8 +1,8 @@
 """The meaning of an operator's state, and the fate of that state under a changed program. Pure.
 
 State is matched by uid. The uid of a SQL operator derives from the shape of its plan, without columns and expressions:
-if `SUM(a)` becomes `SUM(b)`, the new operator matches the sums of `a`. So the planner describes each operator's state
-as text in terms of tables (`Meaning`); a manifest stores the meanings by uid, and every start compares them. Fates:
+if `SUM(a)` becomes `SUM(b)`, the new operator would match the sums of `a`. So the planner describes each operator's
+state in terms of tables (`Meaning`); a manifest stores the meanings by uid, and every start compares them. Fates:
 
     kept      the same uid and the same meaning, or no recorded meaning
     extended  kept, and more is required: an added aggregate or column begins empty and is filled by new rows; an
@@ -50,10 +50,10 @@ LAST_ROWS = "last rows"
 
 @dataclass(frozen=True)
 class Meaning:
-    """The state of an operator: `what` it is, `of` which rows, `by` which keys, and the columns or aggregates it
+    """The state of an operator: `what` it stores, `of` which rows, `by` which keys, and the columns or aggregates it
     `keeps`.
 
-    `names`: for rows stored by column names; otherwise columns are stored in order. `grows`: the additions allowed.
+    `names`: rows are stored by column name; otherwise columns are stored in order. `grows`: the additions allowed.
     `takes_back`: its input has retractions. The field names are stored in manifests.
     """
 
@@ -79,7 +79,8 @@ class StatefulOperator:
 
 @dataclass(frozen=True)
 class OperatorFate:
-    """The fate of one operator's state, and the reason. `is_stuck`: it cannot begin as it would have to."""
+    """The fate of one operator's state, and the reason. `is_stuck`: the operator would have to begin empty, but
+    cannot."""
 
     fate: str
     uid: str
@@ -130,7 +131,7 @@ def _fate(
     old = meanings.get(uid)
     if uid not in stateful and old is None:
         return OperatorFate("new", uid, name, "begins empty")
-    if new is None or old is None:  # an operator of the user's program, or of an older Millstream
+    if new is None or old is None:  # an operator of a DataStream program, or state from an older Millstream
         return OperatorFate("kept", uid, name)
     fate, note = compare_meanings(old, new)
     if fate != "lost" and lost is not None:
@@ -214,7 +215,7 @@ def meanings_to_json(meanings: Mapping[str, Meaning]) -> dict[str, Any]:
 
 
 def meanings_of(manifest: Manifest) -> Mapping[str, Meaning]:
-    """The meanings recorded in a manifest, by uid; a newer form is retained without its content."""
+    """The meanings recorded in a manifest, by uid; one in a newer format is included without its content."""
     return manifest.derived(_read)
 
 

@@ -1,4 +1,4 @@
-"""The phases of a driver, and every move between them.
+"""The phases of a driver, and every transition between them.
 
     NEW ──Started──► RECOVERING ─┐                     (no backlog: directly)
                                  ▼
@@ -20,7 +20,7 @@ where epochs run ahead, commits and publishes alternate concurrently with the ph
 
     another driver's manifest ──► FENCED                any phase ──CancelRequested──► CANCELED
 
-`MOVES` is the first diagram as data: phase → event → the phases it may lead to. The protocol rejects every other move.
+`MOVES` is the first diagram as data: phase → event → possible next phases. The protocol rejects every other move.
 `AHEAD_MOVES` are those of a driver whose epochs run ahead.
 """
 

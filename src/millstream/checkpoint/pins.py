@@ -40,7 +40,7 @@ class Pin:
 
 
 def pin_epoch(store: Store, pin: Pin) -> Manifest:
-    """Pins `pin.epoch` and returns its manifest; StoreError if the epoch does not exist, or the name is used.
+    """Pins `pin.epoch` and returns its manifest; StoreError if the epoch does not exist or the name is in use.
 
     >>> from millstream.storage import open_store
     >>> pin_epoch(open_store("memory://doctest-pins"), Pin("before-upgrade", 3, "savepoint", created_ms=0))
@@ -53,7 +53,7 @@ Only retained epochs can be pinned.
     try:
         manifest = held_manifest(store, pin.epoch)
     except BaseException:
-        with suppress(StoreError):  # a pin that was never reported must not hold anything
+        with suppress(StoreError):  # a pin that the caller does not know of must not hold anything
             store.delete(pin_name(pin.name))
         raise
     if manifest is None:
@@ -85,7 +85,7 @@ def read_pins(store: Store) -> Iterator[tuple[str, Pin | StoreError]]:
 def _decoded(data: bytes, where: str) -> Pin:
     fields = unseal(data, "pin", FORMAT, where)
     try:
-        # Other fields are ignored: a later version may add some without a new format.
+        # Unknown fields are ignored: a later version may add fields without a new format.
         name, epoch, reason, created_ms = (fields[name] for name in ("name", "epoch", "reason", "created_ms"))
     except KeyError as error:
         raise StoreDamagedError(

@@ -23,7 +23,7 @@ _STRINGS = frozenset((str,))
 
 
 def plain(value: object, subject: str) -> JSON:
-    """`value` as plain JSON, equal to its decoded form; ProgramError naming `subject` otherwise.
+    """`value` as plain JSON, equal to its decoded form; raises ProgramError, naming `subject`, if that is impossible.
 
     >>> plain({"range": (1, 2)}, "offset")
     {'range': [1, 2]}

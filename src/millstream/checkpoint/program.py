@@ -1,7 +1,7 @@
 """The operators of a program as recorded in a manifest, for comparison with a later program.
 
-A manifest records under `program`, by uid, the name and parallelism of each operator. Operators of which only state
-remains are not included.
+A manifest records under `program`, by uid, the name and parallelism of each operator. Operators that the program no
+longer has are not included, even if their state remains.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["ProgramOperator", "program_of", "program_to_json"]
 @dataclass(frozen=True)
 class ProgramOperator:
     """An operator: its name, its parallelism and its key groups. `uid` is the origin of its uid: "derived" from its
-    place in the program, or (None) set by the user."""
+    position in the program, or None if set by the user."""
 
     name: str
     parallelism: Annotated[int | None, ALWAYS] = None
@@ -36,7 +36,7 @@ def program_to_json(operators: Mapping[str, ProgramOperator]) -> dict[str, Any]:
 
 
 def program_of(manifest: Manifest | None) -> Mapping[str, ProgramOperator]:
-    """The operators recorded in a manifest, by uid; none for None. The result is cached in the manifest.
+    """The operators recorded in a manifest, by uid; empty for None. The result is cached in the manifest.
 
     >>> from millstream.checkpoint.manifest import Manifest
     >>> program = program_to_json({"c1": ProgramOperator("count", 2, 128)})

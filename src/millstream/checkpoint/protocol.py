@@ -4,15 +4,16 @@
 uses no clock, store or thread, so that a model can visit every crash point in seconds
 (`tests/model/test_protocol_model.py`).
 
-It guarantees, under any failure, as long as creating a manifest is atomic and publishing can be repeated:
+It guarantees the following under any failure, provided that creating a manifest is atomic and publishing can be
+repeated:
 
 1. An epoch is published only after its manifest is stored (*commit, then publish*).
 2. Epoch N+1 is committed only after N is published, and records that (`published_through = N`). So at most the newest
-   epoch is unpublished, and a new driver that repeats everything after `published_through`, in order, leaves no hole.
-   An epoch with a receipt of publishing is not repeated: a consumer may have removed its output since.
+   epoch is unpublished, and a new driver that republishes everything after `published_through`, in order, leaves no
+   gap. An epoch with a receipt of publishing is not repeated: a consumer may have removed its output since.
 3. A driver that encounters another driver's manifest for its epoch stops at once and publishes nothing more. It also
    checks before it publishes: an epoch must not be published after the output of the next one.
-4. After a failure all memory is discarded: the newest manifest is read again.
+4. After a failure all state in memory is discarded, and the newest manifest is read again.
 
 Epochs may **run ahead** (`ahead.py`): the next one starts from the *acknowledged* results of the last one, while its
 files are uploaded and its manifest is written. The four rules still hold, and three more:
@@ -20,10 +21,10 @@ files are uploaded and its manifest is written. The four rules still hold, and t
 5. Acknowledged epochs are committed in order, one commit at a time, after the previous commit is published, and only
    when every named file is in the store. Several acknowledged epochs may be combined in one commit.
 6. A commit takes the number after the newest manifest, also when it combines several epochs. Any other committer takes
-   the same number, and only one can have it: rule 3 depends on that.
+   the same number, and only one can get it: rule 3 depends on that.
 7. Nothing is stopped, finished, rescaled or restarted before the commit in flight has ended.
 
-The phases and the legal moves between them are drawn and listed in `phases.py`. Publishing runs concurrently with the
+`phases.py` has the diagram and table of phases and legal moves. Publishing runs concurrently with the
 phases from PLANNING to SETTLING; `publishing` is the epoch in flight. So does `commit`, where epochs run ahead. At most
 one of the two is in flight at any time.
 """
@@ -92,7 +93,7 @@ def _started(state: ProtocolState, event: e.Started) -> Decision:
         bounds=state.bounds,
         excused=state.excused,
         cut_off=state.cut_off,
-        # Otherwise a failure that recurs before the upload ends could discard every epoch, forever.
+        # Otherwise a failure that recurs before each upload ends could discard every epoch forever.
         cautious=state.phase is Phase.RESTARTING and state.runs_ahead,
         history=state.history,
     )
@@ -100,7 +101,7 @@ def _started(state: ProtocolState, event: e.Started) -> Decision:
 
 
 def _recover(state: ProtocolState) -> Decision:
-    """Publishes the oldest epoch not known to be published, or proceeds if there is none."""
+    """Publishes the oldest epoch not known to be published, or proceeds if all are."""
     if state.published < state.committed:
         return _publish(replace(state, phase=Phase.RECOVERING), state.published + 1)
     if state.status == "FINISHED":
@@ -180,8 +181,8 @@ def _commit_running(state: ProtocolState) -> Decision:
 def _commit_oldest(state: ProtocolState) -> Decision:
     """Commits the oldest acknowledged epochs, concurrently with the next epoch, if the previous commit is published.
 
-    It takes the number after the newest manifest, however many epochs it combines: any other committer takes the same
-    number, and only one can have it."""
+    The commit takes the number after the newest manifest, no matter how many epochs it combines: any other committer
+    takes the same number, and only one can get it."""
     if not state.acknowledged or state.commit is not None or state.published < state.committed:
         return state, ()
     joining = (number for number, epoch in enumerate(state.acknowledged) if number and not epoch.joins)
@@ -243,7 +244,7 @@ def _commit_lost(state: ProtocolState, event: Event) -> Decision:
 
 def _commit_unknown(state: ProtocolState, event: e.CommitUnknown) -> Decision:
     if state.phase is Phase.INSPECTING:
-        # The store cannot even be read. A restart from whatever it contains is always correct.
+        # The store cannot even be read. A restart from its actual content is always correct.
         unread = f"the store could not be read: {event.reason}"
         return fail(replace(state, commit=None), unread, event.at_ms, event.draw, excuse="away")
     return replace(state, phase=Phase.INSPECTING), (e.InspectCommit(_awaited(state).epoch),)
@@ -322,7 +323,7 @@ def _settle(state: ProtocolState) -> Decision:
     if state.status != "DRAINED" and (state.status == "SUSPENDED" or state.committed == 0):
         return replace(state, phase=Phase.SUSPENDED), (e.Suspend(),)
     closing: Status = "FINISHED" if state.status == "DRAINED" else "SUSPENDED"
-    # A closing manifest has no output, so it counts as published with all before it.
+    # A closing manifest has no output, so it counts as published, like all epochs before it.
     commit = e.Commit(state.running, published_through=state.running, status=closing)
     return replace(state, phase=Phase.CLOSING, commit=commit), (commit,)
 

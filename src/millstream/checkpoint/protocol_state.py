@@ -74,7 +74,7 @@ class ProtocolState:
 
     @property
     def runs_ahead(self) -> bool:
-        """Whether epochs may run ahead at all."""
+        """Whether epochs may run ahead."""
         return self.bounds.epochs_max > 0
 
     @property

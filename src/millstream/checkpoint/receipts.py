@@ -1,12 +1,12 @@
-"""Receipts of publishing: record the newest published epoch at once, before the next manifest does.
+"""Publishing receipts: record the newest published epoch immediately, before the next manifest does.
 
-A manifest records that earlier epochs are published, but not its own. While the job is idle, that would be unknown for
-the newest epoch: a start would publish it once more, which is harmless unless a consumer has removed the published
-files since. So when an epoch is published, a small file named after the epoch records it. It also identifies the
-manifest: a receipt for an epoch that the store does not have shows that the newest manifests are lost.
+A manifest records that earlier epochs are published, but not its own epoch. While the job is idle, it would be unknown
+whether the newest epoch is published. The next start would publish it again, which is harmless unless a consumer has
+removed the published files since. So when an epoch is published, a small file named after the epoch records it. It also
+identifies the manifest: a receipt for an epoch that the store does not have shows that the newest manifests are lost.
 
-An epoch without output needs no receipt, and one that cannot be written or read is ignored: publishing is repeated. Old
-receipts are swept with the epochs (`jobs/epochs/sweeper.py`).
+An epoch without output needs no receipt. A receipt that cannot be written or read is ignored: publishing is then
+repeated. Old receipts are swept with the epochs (`jobs/epochs/sweeper.py`).
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def known_published(store: Store, newest: Manifest | None, job_id: str) -> int:
 
 
 def _has_receipt(store: Store, manifest: Manifest) -> bool:
-    """Whether this very manifest has a receipt. A job that removed its epochs has a new id since; a held epoch remains
+    """Whether exactly this manifest has a receipt. When a job removes its epochs, its id changes; a held epoch remains
     with its receipt, and both have the previous id."""
     name = receipt_name(manifest.epoch)
     receipt = _read(store, manifest.epoch) if store.exists(name) else None

@@ -3,11 +3,11 @@
     refused/{sink}/{epoch}.json          the driver: the rows, and why; later, the files they were written to
     refused/{sink}/{epoch}.aside.json    `millstream refused --set-aside`: the folder they may be written to
 
-An epoch with rejected rows stays unpublished until the target accepts them, or until there is a permission. With a
-permission the driver lists the rows, publishes the epoch without them, and writes them to the named folder: in this
-order, and each step can be repeated. Until they are written, the permission may name another folder: a full or missing
-one would block the job permanently. A list without a permission is only informative: the driver removes it before it
-tries again, since by then the target may have accepted some of the rows.
+An epoch with rejected rows stays unpublished until the target accepts them, or until the user permits setting them
+aside. With a permission the driver lists the rows, publishes the epoch without them, and writes them to the named
+folder, in this order; each step can be repeated. Until they are written, the permission can be changed to another
+folder: otherwise a full or missing folder would block the job permanently. A list without a permission is only
+informative: the driver removes it before it tries again, since by then the target may have accepted some of the rows.
 
 The list of a published epoch remains as a journal of the rows that never reached a target, up to a number of lists.
 """
@@ -45,7 +45,7 @@ LISTS_MAX = 1_000
 
 @dataclass(frozen=True)
 class ListedRow:
-    """A rejected row by its place (`connectors/refused_rows.py`), the reason, and the beginning of the row as JSON."""
+    """A rejected row: its position (`connectors/refused_rows.py`), the reason, and the beginning of the row as JSON."""
 
     item: int
     row: int
@@ -55,7 +55,8 @@ class ListedRow:
 
 @dataclass(frozen=True)
 class RefusedList:
-    """Rows of `epoch` that the target of `sink` rejects. `folder`, `files`: where they were written; "": not yet."""
+    """Rows of `epoch` that the target of `sink` rejects. `folder`, `files`: where they were written; "" and empty
+    before that."""
 
     job_id: str
     sink: str
@@ -79,7 +80,7 @@ def write_refused(store: Store, refused: RefusedList) -> None:
 
 
 def read_refused(store: Store, sink: str, epoch: int) -> RefusedList | None:
-    """The list of an epoch, if there is one."""
+    """The list of an epoch, if any."""
     name = refused_name(sink, epoch)
     return _decoded(store.get(name), f"{name} of store {store.url}") if store.exists(name) else None
 
@@ -107,7 +108,7 @@ def refused_lists(store: Store, job_id: str) -> Iterator[tuple[str, RefusedList 
 
 def allow_setting_aside(store: Store, refused: RefusedList, folder: str) -> bool:
     """Permits writing the rows of this epoch to `folder`; False if that permission exists already. Replaces a
-    permission that names another folder, is another job's, or is damaged."""
+    permission that names another folder, belongs to another job, or is damaged."""
     with suppress(StoreDamagedError):
         if allowed_folder(store, refused.job_id, refused.sink, refused.epoch) == folder:
             return False
@@ -117,7 +118,7 @@ def allow_setting_aside(store: Store, refused: RefusedList, folder: str) -> bool
 
 
 def allowed_folder(store: Store, job_id: str, sink: str, epoch: int) -> str | None:
-    """The folder for the rows of this epoch; None: there is no permission to set them aside."""
+    """The folder for the rows of this epoch; None: setting them aside is not permitted."""
     name = set_aside_name(sink, epoch)
     if not store.exists(name):
         return None
@@ -126,7 +127,7 @@ def allowed_folder(store: Store, job_id: str, sink: str, epoch: int) -> str | No
     folder = fields.get("folder")
     if not isinstance(folder, str) or not folder:
         raise StoreDamagedError(f"{where} names no folder. Repeat the permission: `millstream refused --set-aside`.")
-    # A store may be reused from the beginning: its epochs then have the same numbers.
+    # A store may be reused for a new job, which uses the same epoch numbers.
     return folder if (fields.get("job_id"), fields.get("sink"), fields.get("epoch")) == (job_id, sink, epoch) else None
 
 

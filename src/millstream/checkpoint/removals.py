@@ -1,20 +1,20 @@
-"""Removal of manifests, concurrently with new pins and leases, without a lock, and safe if any participant dies.
+"""Removes manifests concurrently with new pins and leases, without a lock; safe if any participant dies.
 
 To remove the manifests of a run of epochs, a sweeper
 
-1. *announces* it: an empty file whose name has the epochs;
-2. checks pins and leases. If one of the epochs is held it decides against the removal, else for it;
+1. *announces* it: an empty file with the epochs in its name;
+2. checks pins and leases. It decides against the removal if one of the epochs is held, otherwise for it;
 3. *decides*: creates the decision file, empty for the removal. Only the first decision counts, and only if the
-   announcement still exists then;
+   announcement still exists at that time;
 4. removes the manifests, then announcement and decision, in this order.
 
 To hold an epoch, a client writes the pin or lease, checks for announced removals of the epoch, and reads the manifest,
-in this order (`held_manifest`). It decides an undecided removal itself: against it. So either the sweeper sees the pin,
-or the pin's owner sees the announcement, and one of two decisions counts. A held manifest is never removed, not even
-for a moment, and a removed one never reappears: a sweeper that slept may continue.
+in this order (`held_manifest`). If a removal is undecided, the client itself decides against it. So either the sweeper
+sees the pin, or the pin's owner sees the announcement, and one of two decisions counts. A held manifest is never
+removed, not even briefly, and a removed one never reappears, even if a suspended sweeper continues.
 
-If a sweeper died, another one completes decided removals, and decides against all others (`settle_removals`). This
-protocol creates only empty or tiny files: the disk may be full.
+If a sweeper died, another one completes decided removals, and decides against all others (`settle_removals`). The
+protocol creates only empty or tiny files, because the disk may be full.
 
 Older versions removed manifests first, then checked for pins, and restored manifests. `restore_set_aside` reads the
 files they left.
@@ -52,7 +52,7 @@ Warn = Callable[[str, str], None]
 
 
 def held_manifest(store: Store, epoch: int) -> Manifest | None:
-    """The manifest of an epoch that the caller has just pinned or leased; None if it is removed or being removed."""
+    """The manifest of an epoch that the caller has just pinned or leased; None if it was or is being removed."""
     for removal in _announced(store):
         if removal.first <= epoch <= removal.last and _decide(store, removal, _AGAINST) == _FOR:
             return None
@@ -63,8 +63,8 @@ def remove_runs(
     store: Store, runs: Sequence[Sequence[int]], held_epochs: Callable[[Collection[int]], Set[int]]
 ) -> set[int]:
     """Removes the manifests of these runs of epochs; a run holds all existing epochs between its first and last.
-    `held_epochs` returns the currently held ones of some epochs. A run with a held epoch is left for another try.
-    Returns the removed epochs."""
+    `held_epochs` returns those of its argument that are currently held. A run with a held epoch is left for a later
+    try. Returns the removed epochs."""
     removals = {RemovalName(run[0], run[-1], secrets.token_hex(8)): run for run in runs if run}
     if not removals:
         return set()
@@ -77,7 +77,7 @@ def remove_runs(
     effective = [removal for removal in decided if removal in announced]
     removed = {epoch for removal in effective for epoch in removals[removal]}
     store.delete_many([manifest_name(epoch) for epoch in sorted(removed)])
-    # Only its owner decides for a removal: an abandoned one needs no decision.
+    # Only its owner decides in favour of a removal: an abandoned one needs no decision.
     _delete_files(store, removals)
     return removed
 
@@ -118,7 +118,7 @@ def _decide(store: Store, removal: RemovalName, decision: bytes) -> bytes:
 
 
 def _delete_files(store: Store, removals: Collection[RemovalName]) -> None:
-    # First the announcements: a decision without one has no effect.
+    # Announcements first: a decision without an announcement has no effect.
     store.delete_many([removal_name(removal) for removal in removals])
     store.delete_many([removal_name(replace(removal, is_decision=True)) for removal in removals])
 
@@ -131,7 +131,7 @@ _TRIES = 20
 
 def restore_set_aside(store: Store, warn: Warn, epochs: Collection[int] | None = None) -> bool:
     """Restores manifests that a sweeper of an older version had set aside when it died: all, or only these `epochs`.
-    Returns whether there was a file of them."""
+    Returns whether a file of them existed."""
     if not store.exists(leaving_name()):
         return False
     for manifest in set_aside_manifests(store, warn):
@@ -144,7 +144,7 @@ def restore_set_aside(store: Store, warn: Warn, epochs: Collection[int] | None =
 
 
 def set_aside_manifests(store: Store, warn: Warn) -> list[Manifest]:
-    """The intact manifests in the file of set-aside ones. Each has a checksum of its own."""
+    """The intact manifests in the file of set-aside ones. Each has its own checksum."""
     intact: list[Manifest] = []
     if not store.exists(leaving_name()):
         return intact

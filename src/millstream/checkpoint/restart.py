@@ -40,9 +40,9 @@ class FailJob:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """How many consecutive failed epochs are run again, each after a pause, before a failure counts as one of the job.
+    """How many consecutive failed epochs are rerun, each after a pause, before a failure counts as a job failure.
 
-    The policy decides only on the failure that exceeds it; a committed epoch, or a restart, resets the count.
+    The policy decides only on a failure beyond that number; a committed epoch, or a restart, resets the count.
     """
 
     failures_max: int = 0
@@ -95,7 +95,7 @@ class FixedDelay:
 
 @dataclass(frozen=True)
 class FailureRate:
-    """Restarts as long as at most `failures_max` failures fall into any interval of `interval_ms`.
+    """Restarts while every interval of `interval_ms` has at most `failures_max` failures.
 
     >>> policy = FailureRate(failures_max=2, interval_ms=1000, delay_ms=10)
     >>> policy.on_failure((0,), 500)

@@ -1,10 +1,10 @@
 """Starting from a snapshot: a manifest with the snapshot's content, followed by an ordinary start. Pure.
 
 In the job's own store that is a rollback: the next epoch has the positions and states of an old one, and the epochs in
-between remain until retention removes them. In a new store it is a fork, or a restore elsewhere: its first manifest
-continues the epoch numbers. In both cases nothing is copied: states are referred to by name.
+between remain until retention removes them. In a new store it is a fork, or a restore into another store: the first
+manifest there continues the epoch numbers. In both cases nothing is copied: states are referenced by name.
 
-Output published after the restored epoch is not undone. Each sink reports its own remedy (`Sink.after_restore`).
+Output published after the restored epoch is not undone. Each sink reports how to handle it (`Sink.after_restore`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def restored_manifest(
 ) -> Manifest:
     """The manifest with which a job resumes from `snapshot` as epoch `epoch`, after `parent` (0 in a new store).
 
-    `published_through`: of the epochs before it; None if all are known to be published.
+    `published_through`: the newest published one of the epochs before it; None if all are known to be published.
     """
     return replace(
         snapshot,
@@ -50,7 +50,7 @@ def restored_manifest(
 @dataclass(frozen=True)
 class Match:
     """The match between the operators of a program and the state of a snapshot, by uid. Names are those of the program,
-    or of the snapshot if the program has none."""
+    or of the snapshot for operators that the program lacks."""
 
     matched: Mapping[str, str]
     new: Mapping[str, str]
@@ -71,8 +71,8 @@ class Match:
 
 
 def match_program(snapshot: Manifest, program: Mapping[str, str], stateful: Collection[str]) -> Match:
-    """Matches a program (names by uid) with a snapshot. `stateful`: the operators with state in it, besides the
-    positions of sources."""
+    """Matches a program (names by uid) with a snapshot. `stateful`: the operators with state in the snapshot, not
+    counting sources with positions."""
     recorded = program_of(snapshot)
     return Match(
         matched={uid: name for uid, name in program.items() if uid in recorded},

@@ -75,7 +75,7 @@ def retained_epochs(
 
 
 def runs_of(epochs: Iterable[int], chosen: Collection[int]) -> list[list[int]]:
-    """The chosen epochs, in runs: no epoch between two members of a run, of all `epochs`, is not chosen.
+    """Splits the chosen epochs into runs: all `epochs` between two members of a run are chosen, too.
 
     >>> runs_of([1, 2, 5, 6, 9], {1, 2, 6, 9})
     [[1, 2], [6, 9]]
@@ -90,8 +90,8 @@ def runs_of(epochs: Iterable[int], chosen: Collection[int]) -> list[list[int]]:
 
 
 def named_files(manifest: Manifest) -> frozenset[str]:
-    """Every segment and staged file that a manifest names, anywhere in a state or a sink's payload, and its lists of
-    finished splits."""
+    """Every segment, staged file and list of finished splits that a manifest names, anywhere in a state or a sink's
+    payload."""
     places: list[JSON] = [dict(manifest.states), *(p.payload for parts in manifest.staged.values() for p in parts)]
     texts = (text for place in places for text in _texts(place))
     lists = (list_file.file for files in manifest.finished.values() for list_file in files)

@@ -2,7 +2,8 @@
 
 A manifest shows the progress of a job, but not that it failed: a failure commits nothing. So a driver writes a note
 when it ends, and the next one removes it when it begins to run. A job without a driver and without a note was
-interrupted: its process was killed or ended otherwise. The note affects no decision; an unreadable one is ignored.
+interrupted: its process was killed or ended in some other way. The note is purely informative; an unreadable one is
+ignored.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def remove_run_end(store: Store) -> None:
 
 
 def read_run_end(store: Store) -> RunEnd | None:
-    """How the last run ended; None if there is no note.
+    """How the last run ended; None without a note.
 
     >>> from millstream.storage import open_store
     >>> store = open_store("memory://doctest-run-end")

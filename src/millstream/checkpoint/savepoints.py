@@ -1,12 +1,12 @@
 """Savepoints: epochs of a job that a user retains.
 
 A savepoint *by reference* is a pin in the job's own store (`pins.py`): immediate, and sharing every file. A
-*self-contained* one is a folder that can be copied anywhere: a store of its own with the one manifest and every file it
-names, under the same relative names, and `savepoint.json`, which lists each with its length and checksum. The list is
+*self-contained* one is a folder that can be copied anywhere: a store with the one manifest and every file it names,
+under the same relative names, and `savepoint.json`, which lists each file with its length and checksum. The list is
 written last, and a folder without it is not a savepoint: an incomplete copy is never mistaken for a complete one.
 
 An epoch can be saved once it is published. Its staged output belongs to the job that committed it; a job that starts
-from the savepoint must neither publish it again nor miss it.
+from the savepoint must neither publish it again nor lose it.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class StoredSnapshot:
-    """A named committed epoch. `store` holds every file that its manifest names. `is_savepoint`: it is in a folder of
-    its own, whose manifest has no output; `parts` are then the names of its published files, by sink.
+    """A named committed epoch. `store` holds every file that its manifest names. `is_savepoint`: it is a self-contained
+    folder, whose manifest has no output; `parts` then holds the names of its published files, by sink.
     """
 
     name: str
@@ -53,7 +53,7 @@ class StoredSnapshot:
     parts: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def published(self, sink: str) -> tuple[JSON, ...]:
-        """The output of a sink that this very epoch published; for a savepoint's folder, only file names."""
+        """The output of a sink published by exactly this epoch; for a savepoint's folder, only file names."""
         payloads: list[JSON] = [{"part": name} for name in self.parts.get(sink, ())]
         return (*payloads, *(staged.payload for staged in self.manifest.staged.get(sink, ())))
 
@@ -76,7 +76,7 @@ def open_job_store(url: str, *, read_only: bool = False) -> Store:
 
 
 def find_snapshot(name: SnapshotName) -> StoredSnapshot:
-    """The snapshot of this name; StoreError with the existing ones if it does not exist."""
+    """The snapshot of this name; StoreError, listing the existing ones, if it does not exist."""
     store = open_job_store(name.store)
     if store.exists(savepoint_name()):
         return _savepoint(name, store)
@@ -106,9 +106,9 @@ def find_snapshot(name: SnapshotName) -> StoredSnapshot:
 
 
 def _newest_published(store: Store, log: ManifestLog, epochs: list[int]) -> Manifest:
-    """The newest epoch known to be published; the newest epoch if there is none."""
+    """The newest epoch known to be published, otherwise the newest epoch."""
     newest = log.newest()
-    assert newest is not None  # there are epochs, and the newest is never removed
+    assert newest is not None  # epochs exist, and the newest is never removed
     published = known_published(store, newest, newest.job_id)
     return (log.read_if_present(published) if published in epochs else None) or newest
 
@@ -142,9 +142,9 @@ def seal(store: Store, manifest: Manifest, parts: Mapping[str, Sequence[str]] | 
 def copy_savepoint(
     snapshot: StoredSnapshot, target: Store, on_progress: Callable[[int, int], None] | None = None
 ) -> None:
-    """Writes a self-contained savepoint to an empty folder; calls `on_progress` with (files copied, files in all).
+    """Writes a self-contained savepoint to an empty folder; calls `on_progress` with (files copied, total files).
 
-    If it fails, the copied files are removed; in any case there is no list, so the folder is not a savepoint.
+    If it fails, the copied files are removed; in any case the list is missing, so the folder is not a savepoint.
     """
     if target.list(""):
         raise StoreError(f"{target.url} is not empty. A savepoint needs a folder of its own: use another --to.")
@@ -184,7 +184,7 @@ def _facts(data: bytes) -> dict[str, Any]:
 
 
 def epoch_ranges(epochs: Sequence[int]) -> str:
-    """Epoch numbers as ranges; of very many ranges the first and the last.
+    """Formats epoch numbers as ranges; abbreviates very many ranges to the first and last ones.
 
     >>> epoch_ranges([1, 2, 3, 7, 9, 10])
     '1-3, 7, 9-10'

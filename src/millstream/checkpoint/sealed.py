@@ -58,7 +58,7 @@ def unseal(data: bytes, kind: str, version: int, name: str) -> dict[str, Any]:
 
 
 def unseal_any(data: bytes, kind: str, version: int, name: str) -> dict[str, Any]:
-    """Like `unseal`, for a kind that the first versions wrote without version and checksum: those files are read too.
+    """Like `unseal`, but also reads files of the first versions, which had no version and checksum.
 
     >>> [unseal_any(data, "mark", 1, "a") for data in (seal("mark", 1, {"through": 7}), b'{"through": 6}')]
     [{'through': 7}, {'through': 6}]

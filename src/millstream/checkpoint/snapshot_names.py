@@ -1,4 +1,4 @@
-"""Names of snapshots on the command line: the store of a job and an epoch, or the folder of a savepoint.
+"""Snapshot names on the command line: the store of a job and an epoch, or the folder of a savepoint.
 
 jobs/clicks            the newest published epoch
 jobs/clicks@1200       epoch 1200
@@ -51,7 +51,7 @@ def parse_snapshot_name(text: str) -> SnapshotName:
 
 
 def check_savepoint_name(name: str) -> None:
-    """Rejects a name of a savepoint that cannot be written as STORE@NAME, or cannot name one folder.
+    """Rejects a savepoint name that cannot be written as STORE@NAME, or is not valid for a folder.
 
     >>> check_savepoint_name("before upgrade")
     >>> check_savepoint_name("../elsewhere")

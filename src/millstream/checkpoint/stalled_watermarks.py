@@ -1,4 +1,4 @@
-"""Sources that hold event time back, as recorded in a manifest: they explain why no window fires.
+"""Sources that hold event time back, as recorded in a manifest, to explain why no window fires.
 
 A manifest stores under `counters["standing"]`, by uid of a source or of a watermark operator after it, the number of
 epochs for which its event time has not advanced while operators downstream waited.
@@ -39,16 +39,16 @@ class StalledWatermark:
 
 
 def stalled_to_json(stalled: Mapping[str, StalledWatermark]) -> dict[str, Any]:
-    """The counters that record stalled event time; empty if there is none."""
+    """The counters that record stalled event time; empty if none is stalled."""
     return {COUNTER: {uid: to_json(time) for uid, time in stalled.items()}} if stalled else {}
 
 
 def stalled_watermarks_of(manifest: Manifest | None) -> Mapping[str, StalledWatermark]:
-    """The stalled event times recorded in a manifest, by uid; none for None."""
+    """The stalled event times recorded in a manifest, by uid; empty for None."""
     written: Any = {} if manifest is None else manifest.counters.get(COUNTER, {})
     try:
         return {uid: from_json(StalledWatermark, None, time) for uid, time in written.items()}
-    except (Misfit, AttributeError):  # of another version; it is only informative
+    except (Misfit, AttributeError):  # written by another version; it is only informative
         return {}
 
 

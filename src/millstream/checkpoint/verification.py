@@ -1,6 +1,6 @@
-"""Verification results: a report per epoch, concluded from problems of single files. Pure.
+"""Verification results: a report per epoch, derived from problems of single files. Pure.
 
-A file is named by many epochs and is checked once. An epoch is intact if its manifest can be read and every file it
+A file is named by many epochs but checked once. An epoch is intact if its manifest can be read and every file it
 needs is intact: segments of state, lists too large for the manifest, staged output that is not known to be published.
 `state_reader.verifying` checks the files; this module draws the conclusions and formats them.
 """
@@ -31,7 +31,7 @@ _STRAYS_SHOWN = 10
 
 @dataclass(frozen=True)
 class NamedFile:
-    """A file, or a part of the manifest itself, that an epoch needs, and its purpose."""
+    """A file that an epoch needs, or a part of its manifest, and its purpose."""
 
     name: str
     bytes: int
@@ -40,7 +40,7 @@ class NamedFile:
 
 @dataclass(frozen=True)
 class Problem:
-    """A problem: the file, the finding, and the purpose of the file."""
+    """A problem: the file, the defect, and the purpose of the file."""
 
     file: str
     finding: str
@@ -77,7 +77,7 @@ class StoreReport:
 
     @property
     def is_whole(self) -> bool:
-        """Whether there is no problem at all."""
+        """Whether no problems were found."""
         return not self.problems and all(epoch.is_whole for epoch in self.epochs)
 
     @property
@@ -143,7 +143,7 @@ def _counted(number: int, noun: str) -> str:
 @dataclass(frozen=True)
 class StagedFile:
     """A staged file as recorded in a manifest. `target`: its store, None for the job's own. `part`: the name under
-    which it is published, "" if it has none yet."""
+    which it is published, "" before it has one."""
 
     file: str
     bytes: int | None = None
@@ -154,7 +154,7 @@ class StagedFile:
 
 def staged_files(manifest: Manifest, published_through: int) -> list[StagedFile]:
     """The staged files that a start from this epoch would publish: those in the job's store, and those elsewhere whose
-    place the manifest records."""
+    location the manifest records."""
     in_store = set(staged_needed(manifest, published_through))
     places: list[JSON] = [dict(manifest.states)]
     if manifest.epoch > published_through:

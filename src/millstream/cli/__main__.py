@@ -1,4 +1,4 @@
-"""`python -m millstream.cli`: the same as the `millstream` command."""
+"""`python -m millstream.cli`: equivalent to the `millstream` command."""
 
 from __future__ import annotations
 

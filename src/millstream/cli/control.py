@@ -1,7 +1,7 @@
 """`millstream stop`, `cancel`, `rescale`: requests to a running job through its store (`jobs/control/requests.py`).
 
 Each returns when it is done: after `stop` the job has stopped. Exit code 1 if no job answers or the job refuses, 2 if
-there is no such job.
+the job does not exist.
 """
 
 from __future__ import annotations

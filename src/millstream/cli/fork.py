@@ -1,4 +1,4 @@
-"""`millstream fork`: a second job from a point of a first one, in a store of its own.
+"""`millstream fork`: a second job that starts from an epoch of a first one, in its own store.
 
 The command only prepares the store (`jobs/snapshots/forking.py`): the first `millstream run` there begins at that
 point, with the original's program or another one. Nothing is copied, and the original is unaffected; it retains the

@@ -1,4 +1,4 @@
-"""Shows flags in `--help` without a type: a flag takes no `<bool>`."""
+"""Shows flags in `--help` without the type `<bool>`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _without_types(parameters: Any) -> Any:
 
 
 def show_flags_as_flags(app: typer.Typer) -> None:
-    """Show the flags of all commands of `app` without a type; called when all are added."""
+    """Show the flags of all commands of `app` without a type; call it after all commands are added."""
     app.info.cls = FlagGroup
     for command in app.registered_commands:
         if command.cls in (None, TyperCommand):

@@ -60,7 +60,7 @@ def find_snapshot_name(text: str, root: str | None = None) -> SnapshotName:
     """The snapshot with this name, with its store as a path or an address."""
     name = parse_snapshot_name(text)
     if Path(name.store).is_dir():
-        return name  # a store, or a savepoint's folder, or anything else: its content decides
+        return name  # a store, a savepoint's folder, or anything else: its content decides
     return replace(name, store=find_store(name.store, root))
 
 

@@ -1,9 +1,9 @@
 """`millstream logs`: prints the logs of a job's runs, from `STORE/logs/`.
 
-The log of a run whose store is not a folder is on its driver's machine until the job ends, and is copied into the store
-then. While the job runs, its log is shown on that machine only; elsewhere the command names that machine.
+If the store is not a folder, the log of a run is on its driver's machine until the job ends, and is then copied into
+the store. While the job runs, its log is shown only on that machine; elsewhere the command names that machine.
 
-Logs are read line by line: they may be larger than the memory. Entries that are not files are skipped.
+Logs are read line by line, because they may be larger than memory. Entries that are not files are skipped.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def show_logs(
 ) -> int:
     """Print the newest log of a job; returns the exit code."""
     screen = screen or sys.stdout
-    if isinstance(screen, io.TextIOWrapper):  # the log quotes the user's records, in letters the screen may not have
+    if isinstance(screen, io.TextIOWrapper):  # the terminal may lack characters of quoted records
         screen.reconfigure(errors="backslashreplace")
     try:
         store = open_store_of_job(job, root)
@@ -75,7 +75,8 @@ def show_logs(
 
 
 def _logs(store: Store) -> list[Log]:
-    """The logs of a store, the oldest first: names in it, and where the running job's is, if that is elsewhere."""
+    """The logs of a store, oldest first: their names in it, and the path of the running job's log if that is
+    elsewhere."""
     names = [name for name in store.list(LOGS) if name.endswith(".log") and _is_file(store.local_path(name))]
     logs: list[Log] = [*sorted(names, key=lambda name: _written_ms(store, name))]
     lease = read_driver_lease(store)
@@ -92,7 +93,7 @@ def _logs(store: Store) -> list[Log]:
 
 
 def _is_file(place: Path | None) -> bool:
-    """Whether a log may be read there; one in an object store may."""
+    """Whether a log can be read there; always true in an object store."""
     return place is None or (place.is_file() and not place.is_symlink())
 
 
@@ -104,8 +105,8 @@ def _written_ms(store: Store, name: str) -> int:
 
 
 def _logs_here(store: Store, pid: int, stored: set[str]) -> list[Log]:
-    """The logs of `store` that a process of this machine writes; it may run other jobs, too. `stored`: the runs whose
-    logs are in the store already."""
+    """The logs of `store` that are being written on this machine, which may run other jobs, too. `stored`: the runs
+    whose logs are in the store already."""
     places = []
     for place in Path(tempfile.gettempdir()).glob(f"millstream-*-{pid}-*.log"):
         if not _is_file(place) or place.name.split("-")[1] in stored:
@@ -116,12 +117,12 @@ def _logs_here(store: Store, pid: int, stored: set[str]) -> list[Log]:
             if first.endswith(f", store {store.url}"):
                 places.append((place.stat().st_mtime, place))
         except OSError:
-            continue  # removed since, or another user's
+            continue  # removed since, or owned by another user
     return [place for _, place in sorted(places)]
 
 
 class _Reader:
-    """Reads logs; lines appended to the last one can be read afterwards. `errors_only`: only the failures with their
+    """Reads logs; lines appended to the last log can be read afterwards. `errors_only`: only failures with their
     tracebacks, and how the job ended."""
 
     def __init__(self, store: Store, *, errors_only: bool) -> None:
@@ -167,7 +168,7 @@ class _Reader:
 
 
 def _opened(store: Store, log: Log, place: Path | None) -> BinaryIO | None:
-    """None: it was removed since, or is not a file."""
+    """None: the log was removed since, or is not a file."""
     try:
         if place is None:
             return io.BytesIO(store.get(str(log)))

@@ -1,6 +1,7 @@
 """`millstream pack`: packs an environment into one archive for the executors of a cluster, and prints how to use it.
 
-The environment is the one that runs the command, or the packages of a requirements file, installed for the purpose.
+The environment is the one that runs the command, or the packages of a requirements file, which are installed for this
+purpose.
 """
 
 from __future__ import annotations

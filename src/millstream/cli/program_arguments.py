@@ -1,11 +1,11 @@
 """Assigns the words after a program to the command or the program: `millstream run job.py --store jobs/a --output out`
-has one option of each.
+has one option for each.
 
 After the program's file, an option that the command knows is the command's, written as in its help (`--store x`,
 `--store=x`, `-p 4`, `-Dkey=value`). Everything else is the program's, in its order. Words after `--` are always the
-program's: that is how a program gets an option that has one of our names.
+program's, so that a program can have options with the same names as ours.
 
-Before the program's file nothing is the program's: an unknown option there is rejected, as everywhere.
+Words before the program's file are always the command's: an unknown option there is rejected.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["ProgramCommand", "arranged", "misspelt"]
 
 
 class ProgramCommand(FlagCommand):
-    """A command whose last named argument is a program, which has arguments of its own."""
+    """A command whose last named argument is a program with its own arguments."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         takes_value = dict.fromkeys(ctx.help_option_names, False)
@@ -79,7 +79,7 @@ def _is_known(word: str, takes_value: Mapping[str, bool]) -> bool:
 
 
 def misspelt(arguments: Sequence[str], names: Sequence[str]) -> dict[str, str]:
-    """Options for the program that resemble own, with own: they are passed on, with a warning.
+    """Maps options for the program to similar options of the command: they are passed on, with a warning.
 
     >>> misspelt(["--paralelism", "4", "--output", "x"], ["--parallelism", "--plain"])
     {'--paralelism': '--parallelism'}

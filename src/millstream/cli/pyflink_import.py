@@ -35,7 +35,8 @@ _PLANNED = {
 def serve_pyflink() -> None:
     """Serve `pyflink` imports from now on, in this process. Idempotent."""
     if not any(isinstance(finder, PyFlinkFinder) for finder in sys.meta_path):
-        # First: an installed PyFlink must not be found before us, nor our own folder under a second name.
+        # First in the list: otherwise an installed PyFlink, or our own folder under a second name, would be found
+        # before it.
         sys.meta_path.insert(0, PyFlinkFinder())
 
 
@@ -64,8 +65,8 @@ class _Alias(Loader):
         return None
 
     def exec_module(self, module: ModuleType) -> None:
-        # The import system returns the entry of sys.modules after this call, not the empty module it made. (Returning
-        # our module from create_module would give it a foreign __spec__.)
+        # The import system returns the entry of sys.modules after this call, not the empty module that it created.
+        # (Returning our module from create_module would give it a foreign __spec__.)
         sys.modules[module.__name__] = importlib.import_module(self._own_name)
 
 

@@ -74,8 +74,8 @@ def _server(command: ServerCommand) -> QueryServer:
 
 @contextmanager
 def _swift() -> Iterator[None]:
-    """Inside, no answer waits long for other work in this process: threads have short time slices, and the garbage
-    collector skips the objects that existed before, which would cost it tens of milliseconds."""
+    """Context manager that keeps latency low: threads have short time slices, and the garbage collector skips existing
+    objects, whose traversal would take tens of milliseconds."""
     turn_s = sys.getswitchinterval()
     sys.setswitchinterval(_TURN_S)
     gc.freeze()
@@ -88,7 +88,7 @@ def _swift() -> Iterator[None]:
 
 @contextmanager
 def _stopping(stopped: threading.Event) -> Iterator[None]:
-    """Inside, SIGINT and SIGTERM request an orderly end."""
+    """Context manager: SIGINT and SIGTERM request an orderly end."""
     numbers = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
     before = {number: signal.signal(number, lambda *_: stopped.set()) for number in numbers}
     try:

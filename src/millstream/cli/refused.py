@@ -1,8 +1,8 @@
 """`millstream refused`: rows of committed epochs that a target refuses, and the permission to continue without them.
 
-The command publishes nothing and moves no row: it reads the lists that the job's driver has made, and writes one small
-file for each epoch that may continue, all at once or not at all. The driver does the rest when it publishes the epoch:
-at once if it still retries, otherwise at the next start of the job.
+The command publishes nothing and moves no row: it reads the lists written by the job's driver, and writes one small
+file for each epoch that may continue, all of them or none. The driver does the rest when it publishes the epoch:
+immediately if it still retries, otherwise at the next start of the job.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """`millstream remove`: removes the stores of jobs that are no longer needed, such as those of runs without `--store`.
 
-Only a folder that holds a job's store is removed, and nothing else next to it. A running job is not touched, nor one
+Only folders that hold a job's store are removed, and nothing next to them. A running job is not touched, nor one
 whose files a fork still uses. Everything is checked before anything is removed; the command lists the stores, and
-needs confirmation. A store that is not a folder is left to the tools of its object store.
+needs confirmation. A store in an object store must be removed with the tools of that service.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 In order: the command line is checked (exit code 2 if it is wrong), the settings are applied to environments that the
 program makes, PyFlink's name is served if requested, and the program runs as `__main__`. Its exceptions are shown in
-the user's terms: an error of ours as its message, a failed job as its report, any other as the program's own traceback
-without the frames of the launcher.
+the user's terms: an error of ours as its message, a failed job as its report, any other error as the program's own
+traceback without the frames of the launcher.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class RunRequest:
 
 @dataclass(frozen=True)
 class Start:
-    """The start of `--from`: the snapshot (None: wherever the store's job is), and the store it belongs to (None: a
+    """The start selected by `--from`: the snapshot (None: the job's newest epoch), and the store it belongs to (None: a
     savepoint, which belongs to no job)."""
 
     snapshot: str | None
@@ -97,7 +97,7 @@ def check_script(script: Path) -> None:
 def settings_of(request: RunRequest, start: Start | None = None, *, console_is_terminal: bool) -> dict[str, str]:
     """The settings of the options, all keys checked. An option overrides `-D` with the same key.
 
-    Without `--store`, a snapshot of a job is started in that job's own store: it continues, or goes back.
+    Without `--store`, a job's snapshot is started in that job's own store: the job continues, or goes back.
 
     >>> settings_of(RunRequest(Path("job.py"), parallelism=4, store="jobs/a"), console_is_terminal=True)
     {'parallelism.default': '4', 'millstream.store': 'jobs/a', 'millstream.console': 'rich'}
@@ -137,7 +137,7 @@ def definition(text: str) -> tuple[str, str]:
 
 
 def start_of(text: str) -> Start:
-    """The start of `--from`, which must exist. A job without an epoch starts where it would anyway."""
+    """The start selected by `--from`, which must exist. A job without epochs starts as it would without `--from`."""
     from millstream.checkpoint.job_record import read
     from millstream.checkpoint.manifest import ManifestLog
     from millstream.checkpoint.savepoints import find_snapshot
@@ -218,7 +218,7 @@ def _refused(error: MillstreamError, debug: bool) -> int:
 
 
 def _show_failure(error: JobFailedError, debug: bool, screen: TextIO) -> None:
-    """The user's traceback, record and operator come first; then a line with the failure and its place."""
+    """Prints the user's traceback, record and operator, then a line with the failure and its location."""
     if debug and error.report:
         print(error.report, end="\n\n", file=screen)
     _show_error(error, debug, screen)

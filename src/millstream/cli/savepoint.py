@@ -80,8 +80,8 @@ def save(store: Store, to: str | None, name: str | None) -> None:
 
 
 def published_epoch(store: Store) -> int:
-    """The newest epoch that is known to be published. Queries a running job, which knows more than its store: epochs
-    that its tasks have acknowledged may be on their way there, and are waited for."""
+    """The newest epoch that is known to be published. Queries a running job, which knows more than its store: it waits
+    for epochs that are acknowledged but not committed."""
     newest = ManifestLog(store).newest()
     is_published = newest is None or known_published(store, newest, newest.job_id) == newest.epoch
     if newest is None or (is_published and (newest.status != "RUNNING" or isinstance(store, LocalStore))):

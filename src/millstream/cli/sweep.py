@@ -1,7 +1,7 @@
 """`millstream sweep`: makes room in a store, also if its disk is full and the job cannot start.
 
 It removes files that no epoch names, files left by sweepers that died, and, if requested, old epochs. Files held by
-pins, leases and unpublished epochs stay. A running job continues. A trial on the store's real files determines the
+pins, leases and unpublished epochs stay. A running job continues. A dry run on the store's real files determines the
 files to remove; `--dry-run` ends there.
 """
 
@@ -50,7 +50,7 @@ class _Swept:
 def sweep_store(
     job: str, root: str | None, keep: int | None, *, dry_run: bool, as_json: bool, screen: TextIO | None = None
 ) -> int:
-    """Sweep the store of a job; returns the exit code. `keep`: the number of newest epochs that stay; None: all."""
+    """Sweep the store of a job; returns the exit code. `keep`: the number of newest epochs to retain; None: all."""
     screen = screen or sys.stdout
     try:
         url = find_store(job, root)

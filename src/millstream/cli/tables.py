@@ -1,7 +1,8 @@
-"""Prints tables: coloured ones in a terminal, aligned text in a pipe, the same cells in both.
+"""Prints tables: coloured in a terminal, as aligned text in a pipe, with the same cells in both.
 
-A row of a table is a row of the terminal: nothing wraps. If a table is too wide, its strings (names, addresses) are cut
-with `…`, then columns are omitted, the least important first, and a line names them. A pipe gets everything.
+Each table row takes one terminal row: nothing wraps. If a table is too wide, its strings (names, addresses) are
+truncated with `…`, then columns are omitted, the least important first, and a line names them. Output to a pipe is
+complete.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def aligned_text(headings: Sequence[str], rows: Sequence[Sequence[str]], right: 
     total      7
     seen   1,200
     """
-    from rich.cells import cell_len  # letters of Asia are two columns wide
+    from rich.cells import cell_len  # East Asian characters are two columns wide
 
     lines = [list(map(_one_line, line)) for line in (headings, *rows)]
     widths = [max(cell_len(line[column]) for line in lines) for column in range(len(headings))]
@@ -70,7 +71,7 @@ def fitted_widths(
             if longest is None or shown[longest] <= _TEXT_MIN:
                 break
             others = max((width for name, width in shown.items() if name in texts and name != longest), default=0)
-            # Down to the next longest one, so that both are cut equally.
+            # Down to the next longest column, so that both are cut equally.
             shown[longest] = max(_TEXT_MIN, shown[longest] - too_wide, min(others, shown[longest] - 1))
         if too_wide <= 0:
             return shown
@@ -105,7 +106,7 @@ def print_table(
         heading: max(Text(cell).cell_len for cell in (heading, *(row[number] for row in rows)))
         for number, heading in enumerate(headings)
     }
-    # The last column of a terminal stays free: some continue in the next row after it.
+    # The last terminal column stays free: some terminals wrap after it.
     shown = fitted_widths(widths, console.width - 1, texts, optional)
 
     def line(cells: Sequence[str], style: Callable[[str, str], str]) -> Text:

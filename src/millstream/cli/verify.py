@@ -26,7 +26,7 @@ def verify_store(name: str, *, as_json: bool, screen: TextIO | None = None) -> i
 
 
 def _watched(name: str) -> StoreReport:
-    """Verify, and show the current file in the terminal: a large store takes a while."""
+    """Verify, and show the current file in the terminal, because a large store takes a while."""
     from rich.console import Console
     from rich.markup import escape
 

@@ -53,12 +53,12 @@ class CompletableFuture:
         return self._future.done()
 
     def result(self) -> Any:
-        """Waits for the value; raises the failure if there is one."""
+        """Waits for the value; raises the failure, if any."""
         value = self._future.result()
         return value if self._convert is None else self._convert(value)
 
     def exception(self) -> BaseException | None:
-        """Waits, and returns the failure if there is one."""
+        """Waits, and returns the failure, if any."""
         return self._future.exception()
 
     def __str__(self) -> str:

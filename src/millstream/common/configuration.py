@@ -1,7 +1,7 @@
 """Configuration: settings by key, all stored as text, as in a file or on a command line.
 
 Typed getters parse, typed setters write, as Flink writes: `true`, `1.0E10`, `[a, b]`. A configuration accepts any key;
-keys are checked where a job is made (`options.check_key`), so a misspelt key is an error there and never here.
+keys are checked when a job is created (`options.check_key`), so a misspelt key is an error there, never here.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class Configuration:
         return self
 
     def contains_key(self, key: str) -> bool:
-        """Whether there is a setting."""
+        """Whether the key is set."""
         return key in self._settings
 
     def to_dict(self) -> dict[str, str]:
@@ -166,7 +166,7 @@ class Configuration:
         return dict(self._settings)
 
     def remove_config(self, key: str) -> bool:
-        """Removes a setting; whether there was one."""
+        """Removes a setting; returns whether it was set."""
         self._values.pop(key, None)
         return self._settings.pop(key, None) is not None
 
@@ -206,7 +206,7 @@ _SETTERS = {
 
 
 def _checked(key: str, value: Any, kind: type) -> Any:
-    """The value, if it is of the kind that a setter takes: bool("false") would be True."""
+    """The value, if it has the type that the setter accepts: bool("false") would be True."""
     fits = {
         bool: isinstance(value, bool),
         int: isinstance(value, Integral) and not isinstance(value, bool),
@@ -238,7 +238,7 @@ def _text(value: Any) -> str:
 
 
 def _item_text(item: Any) -> str:
-    """An item of a list as YAML writes it: in quotes if it has punctuation of its own."""
+    """A list item as YAML writes it: quoted if it contains punctuation."""
     text = _text(item)
     if text and text == text.strip() and not re.search(r"""[,;:\[\]{}'"#\n]""", text):
         return text

@@ -1,6 +1,6 @@
 """ExecutionConfig: PyFlink's getters and setters over a Configuration.
 
-The configuration is the only place of a setting, so a setter here, a `-D key=value` and a Configuration passed by the
+Settings are stored only in the configuration, so a setter here, a `-D key=value` and a Configuration passed by the
 program cannot disagree. Settings for Flink's JVM (Kryo, Avro, object reuse, closure cleaning) are stored and returned
 by their getters, and have no effect here.
 """

@@ -1,4 +1,4 @@
-"""When a consumer may start; of Flink's batch scheduling, without effect here."""
+"""When a consumer may start, in Flink's batch scheduling; without effect here."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["InputDependencyConstraint"]
 
 
 class InputDependencyConstraint(Enum):
-    """Whether a task waits for any of its inputs or for all. Spark schedules stages, so it changes nothing here."""
+    """Whether a task waits for any of its inputs or for all. Spark schedules stages, so it has no effect here."""
 
     ANY = 0
     ALL = 1

@@ -1,8 +1,8 @@
 """JobClient: a program's handle to a running job.
 
 It does not depend on how jobs run: everything uses `JobControl`, a few small methods that the job itself provides.
-PyFlink answers in futures, so this does too; futures that wait for the job do so in a thread of their own, which never
-keeps the process alive.
+Methods return futures, as in PyFlink; futures that wait for the job do so on a separate thread, which never keeps the
+process alive.
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ class JobClient:
     def trigger_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture:
         """Saves the newest epoch while the job runs; a future of the name to start from it with.
 
-        With a folder, the savepoint is a new folder in it, to be copied anywhere; without, and without a configured
-        default, it stays in the job's store, which then retains that epoch.
+        With a folder, the savepoint is a new folder in it, which can be copied anywhere. Without a folder or a
+        configured default, the savepoint stays in the job's store, which then retains that epoch.
         """
         return _later(lambda: self._control.savepoint(savepoint_directory), "savepoint")
 

@@ -13,7 +13,7 @@ _SHAPE = re.compile(r"[0-9a-f]{32}")
 
 
 class JobID:
-    """Names one job for its whole life, over restarts.
+    """Identifies one job for its whole lifetime, across restarts.
 
     >>> str(JobID("000000000000000000000000000000ff"))
     '000000000000000000000000000000ff'
@@ -22,7 +22,7 @@ class JobID:
     __slots__ = ("_text",)
 
     def __init__(self, j_job_id: Any) -> None:
-        # PyFlink passes a Java object here. Its text is all that an id needs, so it is a string.
+        # PyFlink passes a Java object here. An id needs only its string form.
         text = str(j_job_id).lower()
         if not _SHAPE.fullmatch(text):
             raise ProgramError(f"a job id is {j_job_id!r}, expected 32 hexadecimal digits. See `millstream list`.")

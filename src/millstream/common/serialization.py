@@ -1,8 +1,8 @@
-"""Schemas and encoders: convert values to bytes at the edge of a job, and back.
+"""Schemas and encoders: convert values to bytes and back at the edge of a job.
 
 PyFlink's schemas are handles on Java objects. Here they are ordinary Python: `serialize`, `deserialize` and
-`produced_type` do the work, and a program may subclass and override them. A schema holds settings only, so it can be
-sent to tasks; it never holds an open file or connection.
+`produced_type` do the work, and a program may subclass and override them. A schema holds only settings, never an open
+file or connection, so it can be sent to tasks.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = [
 
 
 class SerializationSchema:
-    """Turns a value into bytes.
+    """Converts a value to bytes.
 
     >>> class Upper(SerializationSchema):
     ...     def serialize(self, value):
@@ -54,12 +54,12 @@ class SerializationSchema:
         )
 
     def column_encoder(self, input_type: TypeInformation | None) -> MessageEncoder | None:
-        """The encoder of rows of `input_type` in columns; None (the default): `serialize` is called for each."""
+        """The columnar encoder of rows of `input_type`; None (the default): `serialize` is called for each row."""
         return None
 
 
 class DeserializationSchema:
-    """Turns bytes into a value."""
+    """Converts bytes to a value."""
 
     dead_letter_tag: Any = None
     """The side output of unreadable messages; None: the first of them stops the job."""
@@ -95,7 +95,7 @@ class DeserializationSchema:
         return schema
 
     def column_decoder(self) -> MessageDecoder | None:
-        """The decoder of messages in columns; None (the default): `deserialize` is called for each."""
+        """The columnar decoder of messages; None (the default): `deserialize` is called for each message."""
         return None
 
 
@@ -119,7 +119,7 @@ class SimpleStringSchema(SerializationSchema, DeserializationSchema):
 
     @property
     def charset(self) -> str:
-        """The charset, by Python's name of it."""
+        """The charset, under Python's name for it."""
         return self._charset
 
     def serialize(self, value: str) -> bytes:
@@ -203,12 +203,12 @@ class Encoder:
 
     @staticmethod
     def simple_string_encoder(charset_name: str = "UTF-8") -> Encoder:
-        """Each value's text on a line of its own. In a file sink it follows the declared type of the stream, as in
+        """Each value's text on a separate line. In a file sink the text follows the declared type of the stream, as in
         Flink: `(hi,1)` for a TUPLE, `+I[a, null]` for a ROW. A value without a type has Python's text."""
         return _SimpleStringEncoder(charset_name)
 
     def encode(self, value: Any) -> bytes:
-        """The record's bytes, with the separator from the next; subclasses implement it."""
+        """The record's bytes, including the separator after it; subclasses implement it."""
         raise ProgramError(f"{type(self).__name__} does not say how to write. Override encode(self, value) -> bytes.")
 
 

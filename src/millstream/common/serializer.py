@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class TypeSerializer(ABC, Generic[T]):
-    """Writes and reads one kind of value; equal when of the same class."""
+    """Writes and reads one kind of value; instances of the same class are equal."""
 
     @abstractmethod
     def serialize(self, element: T, stream: IO[bytes]) -> None:
@@ -32,7 +32,7 @@ class TypeSerializer(ABC, Generic[T]):
 
 
 class VoidNamespaceSerializer(TypeSerializer[bytes]):
-    """Writes nothing: the namespace of state that has none.
+    """Writes nothing: the serializer for state without a namespace.
 
     >>> import io
     >>> stream = io.BytesIO()

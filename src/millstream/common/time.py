@@ -1,4 +1,4 @@
-"""Durations and instants, exact to the nanosecond and free of any clock.
+"""Durations and instants, exact to the nanosecond and independent of any clock.
 
 `Duration` is a length of time, `Instant` a point on the UTC time line, `Time` Flink's older length in milliseconds.
 Parameters for a Duration also accept a `datetime.timedelta` or a `Time`: only `duration_ms` and `as_duration` convert
@@ -22,7 +22,7 @@ _NANOS_PER_SECOND = 1_000_000_000
 
 
 def _whole(method: str, number: int) -> int:
-    """The number, if it is a whole one. A string would be repeated, not multiplied."""
+    """The number, if it is an int: a string would be repeated instead of multiplied."""
     if isinstance(number, Integral) and not isinstance(number, bool):
         return int(number)
     raise ProgramError(
@@ -269,7 +269,7 @@ def duration_ms(length: DurationLike) -> int:
 
 
 def waiting_s(length_s: float) -> float:
-    """The seconds a thread can wait. A time that means "never" (such as Java's longest) becomes a century.
+    """The seconds that a thread waits. A time that means "never" (such as Java's longest) becomes a century.
 
     >>> waiting_s(0.5), waiting_s((2**63 - 1) / 1000)
     (0.5, 3155760000.0)

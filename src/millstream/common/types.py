@@ -1,14 +1,14 @@
-"""Row and RowKind: the composite value of the whole API.
+"""Row and RowKind: the composite value used throughout the API.
 
 A row is an ordered list of values, optionally with field names, and a change kind. Names are stored as one tuple shared
-by all the rows of a batch, and values stay the tuple they were read as until they are assigned to: building rows in
-bulk is the hot path of every typed stream (`rows_from_columns`).
+by all the rows of a batch, and values stay in the tuple they were read as until one is assigned: building rows in bulk
+is the hot path of every typed stream (`rows_from_columns`).
 
 Equality compares names, kind and values; named fields may be in another order. A row rejects attributes without a
 field, so a typo is an AttributeError and never a silent new field.
 
 Rows of `TableResult.collect()` have no names in PyFlink. Here their fields can be accessed by name, and the names are
-*quiet* (`QuietNames`): the row is printed and compared as one without names.
+*quiet* (`QuietNames`): the row is printed and compared like a row without names.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class RowKind(Enum):
     DELETE = 3
 
     def to_j_row_kind(self) -> Any:
-        """PyFlink's bridge to the JVM; there is none here."""
+        """PyFlink's bridge to the JVM; not available here."""
         raise NotAvailableError(f"RowKind.{self.name} has no Java object behind it. Use the Python value itself.")
 
     def __str__(self) -> str:
@@ -49,7 +49,7 @@ _INSERT = RowKind.INSERT
 
 
 class QuietNames(tuple[str, ...]):
-    """Names of fields that allow access, and are not part of the row's value.
+    """Field names that allow access but are not part of the row's value.
 
     >>> row = Row(1)
     >>> row.set_field_names(QuietNames(["id"]))
@@ -61,7 +61,7 @@ class QuietNames(tuple[str, ...]):
 
 
 class NoFieldError(ValueError, KeyError):
-    """A row has no field of that name. PyFlink raises a ValueError, a dict would raise a KeyError: this is both."""
+    """A row has no field of that name. PyFlink raises a ValueError, a dict a KeyError: this error is both."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -195,7 +195,7 @@ class Row:
         raise AttributeError(item)
 
     def __contains__(self, item: object) -> bool:
-        """Whether a row with names has a field of that name, as in a dict; whether one without has the value."""
+        """Whether a row with names has a field of that name, as in a dict, or a row without names has the value."""
         return item in (self._values if self._has_no_names() else self._fields or ())
 
     def __iter__(self) -> Iterator[Any]:
@@ -216,13 +216,13 @@ class Row:
         return self.as_dict() == other.as_dict()
 
     def __hash__(self) -> int:
-        # By the order of the fields, as in PyFlink: rows that are equal in another order are two keys of a dict, as in
-        # a stored map, which returns every key unchanged.
+        # Depends on field order, as in PyFlink: equal rows with different field orders are two keys of a dict, as in a
+        # stored map, which returns every key unchanged.
         values = tuple(self._values)
         return hash(values) if self._has_no_names() else hash((self._fields, values))
 
     def _has_no_names(self) -> bool:
-        """Whether the row is printed and compared as one without names."""
+        """Whether the row is printed and compared like a row without names."""
         return self._fields is None or type(self._fields) is QuietNames
 
     def __reduce__(self) -> tuple[Any, ...]:

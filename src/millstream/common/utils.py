@@ -1,7 +1,7 @@
-"""PyFlink's place for its wrapper of Java objects. There is none here, and its use raises an error about it.
+"""PyFlink's module for its wrapper of Java objects, which does not exist here: using it raises an error.
 
 PyFlink's constructors take Java objects (`j_...`). Those parameters remain, so that signatures are the same, but only
-None may be passed: all check it with `refuse_java`. This module also checks whether a program's function accepts the
+None may be passed, which `refuse_java` checks. This module also checks whether a program's function accepts the
 arguments it will receive.
 """
 
@@ -47,11 +47,11 @@ def arguments_misfit(call: Any, expected: Sequence[str]) -> str | None:
 
 
 class JavaObjectWrapper:
-    """PyFlink's base of classes around a Java object; made without one."""
+    """PyFlink's base class of wrappers of Java objects; here it wraps none."""
 
     def __init__(self, j_object: Any = None) -> None:
         refuse_java(j_object, f"{type(self).__name__}(j_object)", "use the Python classes of millstream")
 
     def get_java_object(self) -> Any:
-        """There is none."""
+        """Not available: no Java object exists."""
         raise NotAvailableError(f"{type(self).__name__} has no Java object behind it. Use the Python object itself.")

@@ -58,7 +58,7 @@ class _CallableAssigner(TimestampAssigner):
 class FieldTimestamps(TimestampAssigner):
     """The event time is a field of the record: milliseconds since 1970, or a datetime (without a zone: UTC).
 
-    Of a typed stream the field is a column, and the times of a whole batch are read without calling anything.
+    In a typed stream the field is a column, and the times of a whole batch are read without a call per record.
 
     >>> FieldTimestamps(1).extract_timestamp(("click", 1_700_000_000_000), 0)
     1700000000000
@@ -105,7 +105,7 @@ class WatermarkOutput(ABC):
 
     @abstractmethod
     def emit_watermark(self, timestamp_ms: int) -> None:
-        """No record at or before `timestamp_ms` is expected any more. A smaller one than before has no effect."""
+        """No record at or before `timestamp_ms` is expected any more. A smaller one than the previous has no effect."""
 
     @abstractmethod
     def mark_idle(self) -> None:
@@ -129,8 +129,8 @@ class WatermarkGenerator(ABC):
     >>> WatermarkStrategy.for_generator(EndOfHour)
     <WatermarkStrategy: a generator of the program>
 
-    What a generator remembers goes into the manifest and comes back in the next epoch, which may run in another
-    process: by default its attributes, which must then be JSON values. Override `snapshot` and `restore` for others.
+    A generator's state is stored in the manifest and restored in the next epoch, which may run in another process. By
+    default it consists of the attributes, which must then be JSON values. Override `snapshot` and `restore` for others.
     """
 
     @abstractmethod
@@ -153,7 +153,7 @@ class WatermarkGenerator(ABC):
 
 @dataclass(frozen=True)
 class WatermarkAlignment:
-    """How far sources of one group may run ahead of one another."""
+    """The maximum by which sources of one group may run ahead of one another."""
 
     group: str
     max_drift_ms: int
@@ -205,7 +205,7 @@ class WatermarkStrategy:
 
     @property
     def idle_timeout_ms(self) -> int | None:
-        """After how long without records an input no longer holds watermarks back; None: never."""
+        """The time without records after which an input no longer holds watermarks back; None: never."""
         return self._idle_timeout_ms
 
     @property
@@ -238,7 +238,7 @@ class WatermarkStrategy:
         return self._changed(_timestamp_assigner=timestamp_assigner)
 
     def with_idleness(self, idle_timeout: DurationLike) -> WatermarkStrategy:
-        """The strategy with an idle timeout: an input without records for so long no longer holds watermarks back."""
+        """The strategy with an idle timeout: an input without records for that time no longer holds watermarks back."""
         return self._changed(_idle_timeout_ms=_positive_ms(idle_timeout, "idle_timeout"))
 
     def with_watermark_alignment(
@@ -249,7 +249,7 @@ class WatermarkStrategy:
     ) -> WatermarkStrategy:
         """The strategy with alignment: a split that is ahead of the slowest of its group by more than the drift waits.
 
-        Checked before every epoch, whatever the `update_interval`; as in Flink, it affects sources only.
+        Checked before every epoch, regardless of `update_interval`; as in Flink, it affects only sources.
         """
         alignment = WatermarkAlignment(
             watermark_group,

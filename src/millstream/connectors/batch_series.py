@@ -1,4 +1,4 @@
-"""The series of stored input batches: an input's own, and the inherited ones before it.
+"""The series of stored input batches: an input's own, and the inherited ones that precede it.
 
 Batches are numbered by their writer, starting at 0: a job that was forked, or restored into
 another store, would reuse the numbers of its original job. So numbers are counted within a **series**, whose
@@ -159,7 +159,7 @@ def marked_batches(store: Store, name: str, series: str) -> list[int]:
 
 
 def series_of(store: Store, name: str) -> BatchSeries | None:
-    """The series of the input `name` in `store` itself; None if it has none."""
+    """The series of the input `name` in `store` itself, if any."""
     folder = input_folder(name)
     file = f"{folder}/{_SERIES}"
     if not store.exists(file):
@@ -191,7 +191,7 @@ def new_series(store: Store, name: str) -> BatchSeries:
 
 def save_series(store: Store, name: str, series: BatchSeries) -> None:
     """Store the series of the input, after everything it depends on. FencedError if the input has another one:
-    that driver's batches belong to the job, and would be unreachable under this series."""
+    the other driver's batches belong to the job, and would be unreachable under this series."""
     file = f"{input_folder(name)}/{_SERIES}"
     if not store.create(file, seal(_kind(file), _FORMAT, asdict(series))):
         raise FencedError(
@@ -201,7 +201,7 @@ def save_series(store: Store, name: str, series: BatchSeries) -> None:
 
 
 def consumed_through(store: Store, name: str) -> int:
-    """The number of the last batch that was removed after it was read; -1 if there is none."""
+    """The number of the last batch that was removed after it was read; -1 if none was."""
     file = f"{input_folder(name)}/{_CONSUMED}"
     if not store.exists(file):
         return -1

@@ -26,7 +26,7 @@ class CollectQueue:
     """Records of committed epochs, in order, until they are read.
 
     `capacity_records` makes `deliver` wait while that many records are unread, so that a slow reader slows the job;
-    None (the default) never waits, for readers that come only after the job has ended.
+    None (the default) never waits, for readers that read only after the job has ended.
 
     >>> queue = CollectQueue()
     >>> first = CommitId("3f9a", "out", 1)

@@ -1,4 +1,4 @@
-"""Checks the return values of sources and sinks against their contract when they are returned.
+"""Checks the return values of sources and sinks against their contract.
 
 A source or sink is the user's own class, and Python lets it return anything: None, where a `return` is
 missing; a list of names, where splits were expected; an offset that JSON cannot hold. Used unchecked, it
@@ -86,7 +86,7 @@ def opened_source(source: Source, store: Store, session: Any, *, again: bool = F
 
 
 def removes_input(source: Source) -> bool:
-    """Whether the source removes stored input. Then it receives every position, and drops splits itself."""
+    """Whether the source removes stored input. Then it receives every position, and removes splits itself."""
     return type(source).released is not Source.released
 
 
@@ -95,7 +95,7 @@ def listed_splits(source: Source, context: SourceContext, known_count: int = 0) 
     `known_count` were checked before."""
     answer: Any = source.splits(context)
     if isinstance(answer, SplitsOnDemand):
-        return answer  # from our own sources, perhaps a million: checking all would create them all
+        return answer  # from our own sources, perhaps a million splits: checking would create them all
     if isinstance(answer, (str, bytes)) or not isinstance(answer, Iterable):
         raise _contract_error(source, "splits", answer, "a list of Split(name, start, info)")
     splits = answer if isinstance(answer, (list, tuple)) else list(answer)
@@ -122,7 +122,7 @@ def listed_splits(source: Source, context: SourceContext, known_count: int = 0) 
 def reach_of(source: Source, split: Split, offset: Offset, budget: int, context: SourceContext) -> Offset:
     """How far the next epoch may read `split`."""
     if split.info is not None and type(split.info) not in _PLAIN:
-        # Checked here and not in `listed_splits`, because a source may list very many splits and read few.
+        # Checked here instead of in `listed_splits`, because a source may list very many splits and read few.
         _check_json(source, "splits", split.info, f"lists split {split.name!r} with the info")
     stop = source.reach(split, offset, budget, context)
     if type(stop) in _PLAIN and (type(stop) is not int or type(offset) is not int or stop >= offset):
@@ -236,7 +236,8 @@ def opened_sink(sink: Sink, session: Any) -> Sink:
 
 
 def check_commit(sink: Sink, parameters: str) -> None:
-    """Checks that `commit` accepts these parameters. A wrong call would fail after the epoch is committed, forever."""
+    """Checks that `commit` accepts these parameters. A wrong call would fail permanently, after the epoch is
+    committed."""
     try:
         signature(sink.commit).bind(*parameters.split(", "))
     except TypeError as error:
@@ -258,7 +259,7 @@ def new_writer(sink: Sink, context: WriterContext) -> SinkWriter:
 def staged_items(writer: SinkWriter) -> list[Json]:
     """The entries that a writer staged, checked to be JSON."""
     answer: Any = writer.stage()
-    owner = writer.stateful()  # of a two-phase sink, the sink itself
+    owner = writer.stateful()  # for a two-phase sink, the sink itself
     if isinstance(answer, (str, bytes, dict)) or not isinstance(answer, Iterable):
         raise _contract_error(
             owner, "stage", answer, "a list of the JSON values that commit needs (empty when there is nothing)"
@@ -319,7 +320,8 @@ def _truth(source: Source, method: str, answer: Any) -> bool:
 
 
 def _check_json(owner: Any, method: str, value: Any, subject: str = "returned", *, exact: bool = False) -> None:
-    """Reject values that JSON cannot hold and return unchanged; `exact`: tuples too, because the engine compares it."""
+    """Reject values that do not survive JSON unchanged; `exact`: reject tuples too, because the engine compares the
+    value."""
     try:
         json.dumps(value, allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -357,13 +359,13 @@ def _contract_error(owner: Any, method: str, answer: Any, expected: str, subject
 
 def _short_repr(value: Any) -> str:
     try:
-        text = " ".join(repr(value).split())  # in one line: tables are shown in several
+        text = " ".join(repr(value).split())  # on one line: tables are otherwise shown on several
     except Exception as error:
         text = f"<{type(value).__name__} whose repr() raised {type(error).__name__}>"
     return text if len(text) <= _SHOWN_CHARACTERS_MAX else text[:_SHOWN_CHARACTERS_MAX] + "…"
 
 
 def _line_of(owner: Any, method: str) -> str | None:
-    """Where the method is defined, for a class that was read from a file."""
+    """The line that defines the method, for a class that was read from a file."""
     code = getattr(getattr(type(owner), method, None), "__code__", None)
     return None if code is None else f"{os.path.basename(code.co_filename)}:{code.co_firstlineno}"

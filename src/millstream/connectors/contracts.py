@@ -1,6 +1,6 @@
 """The contracts of sources and sinks: an epoch can be repeated, and its output appears once.
 
-A **source** is a set of splits; a split is a log that can be read again. On the driver the source reports how far a
+A **source** is a set of splits; a split is a log that can be reread. On the driver the source reports how far a
 split can be read now; in a task it reads a range. An offset is any JSON value the source understands.
 The manifest stores, per split, the offset up to which records are part of the job's state: reading the same
 range again must return the same records, in the same order. A source that cannot promise this declares it
@@ -9,8 +9,8 @@ range again must return the same records, in the same order. A source that canno
 A **sink** has a writer, which runs in a task and *stages* records where no reader sees them, and a committer,
 which runs on the driver after the manifest is written and *publishes* the entries that the manifest lists. Publishing
 the same entries again must change nothing: after a crash it is repeated. Published output has a name that is never
-reused (`CommitId`). An epoch number alone is not unique: every job counts from 1, and a job that was restored
-elsewhere or forked continues the count of its origin while the origin continues too.
+reused (`CommitId`). An epoch number alone is not unique: every job counts from 1, and a job that was forked, or
+restored into another store, continues the count of its origin, which may continue too.
 
 Sources and sinks are pickled and sent to tasks, so they hold settings, not open connections.
 """
@@ -58,7 +58,7 @@ Guarantee = str
 
 @dataclass(frozen=True)
 class Split:
-    """One log of a source. `name` is stable forever; reading begins at `start`; `info` is the reader's extra data."""
+    """One log of a source. `name` never changes; reading begins at `start`; `info` is extra data for the reader."""
 
     name: str
     start: Offset = 0
@@ -95,7 +95,7 @@ class Outlook:
 class Source(ABC):
     """A replayable input. Subclass it to implement your own.
 
-    On the driver, each epoch: `splits` (new ones may appear, none may vanish before it is finished), then
+    On the driver, each epoch: `splits` (new splits may appear, but no unfinished one may disappear), then
     `reach` for each split not yet at its end. In a task: `read`.
     """
 
@@ -124,7 +124,7 @@ class Source(ABC):
 
     @abstractmethod
     def reach(self, split: Split, offset: Offset, budget: int, context: SourceContext) -> Offset:
-        """How far the next epoch may read `split`: about `budget` records from `offset`; `offset` itself if none.
+        """How far the next epoch may read `split`: about `budget` records from `offset`; `offset` itself without input.
 
         Must have no side effects: it may be called again for the same epoch, with budget left by other splits.
         """
@@ -192,7 +192,7 @@ class Source(ABC):
     def released(self, retained_positions: Sequence[dict[str, Offset]]) -> None:
         """Input before all `retained_positions`, the positions of every retained epoch, is never read again.
 
-        Called now and then, possibly concurrently with any other method, for sources that remove stored input.
+        Called occasionally, possibly concurrently with any other method, for sources that remove stored input.
         """
 
     def close(self) -> None:
@@ -205,9 +205,9 @@ class Source(ABC):
 
 @dataclass(frozen=True)
 class WriterContext:
-    """The task of a sink's writer. `nonce` is unique per task attempt, which may have several sinks; `uid`
-    is the sink's, and `job` is unique for the job's store. Put the first two into every staged name, and all three into
-    a name that other jobs could also use."""
+    """The task of a sink's writer. `nonce` is unique per task attempt, which may run several sinks; `uid` identifies
+    the sink, and `job` the job's store. Put the first two into every staged name, and all three into a name that other
+    jobs could also use."""
 
     uid: str
     epoch: int
@@ -223,7 +223,7 @@ class WriterContext:
 
 
 class SinkWriter(ABC):
-    """Stages the records of one epoch in one task. It may be lost at any moment; then its records are discarded."""
+    """Stages the records of one epoch in one task. It may be lost at any time; then its records are discarded."""
 
     @abstractmethod
     def write(self, batch: Batch) -> None:
@@ -239,7 +239,7 @@ class SinkWriter(ABC):
         return self
 
     def abort(self) -> None:
-        """The task failed. Remove staged output if that is easy; leftovers are collected later."""
+        """The task failed. Remove staged output if that is cheap; leftovers are collected later."""
 
 
 @dataclass(frozen=True)
@@ -247,7 +247,7 @@ class CommitId:
     """The name of one commit's output. It is never reused: not after a restore, nor by another job.
 
     `job` is the job's id, new for every store and every fork; `sink` is the sink's uid; `epoch` only grows within a
-    job. `part` counts the staged values of an epoch where each is committed by itself.
+    job. `part` numbers the staged values of an epoch if each is committed separately.
 
     >>> commit = CommitId("3f9a", "ledger", 7)
     >>> str(commit), commit.committer
@@ -266,7 +266,7 @@ class CommitId:
         return f"{self.job}.{safe(self.sink)}{part}"
 
     def __str__(self) -> str:
-        """One text, usable as a primary key or a file name; the names of one committer sort by epoch."""
+        """One string, usable as a primary key or file name; the names of one committer sort by epoch."""
         return f"{self.committer}.{self.epoch:012d}"
 
 
@@ -280,7 +280,7 @@ class CommitPlan:
 
 @dataclass(frozen=True)
 class RestorePoint:
-    """The epoch from which a job continues: `epoch` of `past_job`. That is the job itself or, if it is `forked`,
+    """The epoch from which a job continues: `epoch` of `past_job`. `past_job` is the job itself or, if it is `forked`,
     another job that may continue too. `job` and `store` are those of the continuing job; `uid` is the sink's.
     `published`: the entries that this epoch's commit published for this sink. Epoch numbers passed to writers may be
     greater: an epoch that ran ahead may have been committed together with the epoch before it, under the lower
@@ -363,7 +363,8 @@ class Sink(ABC):
     def staged_records(self, staged: Json, store: Store) -> Sequence[Any] | None:
         """The records of a staged entry, for a replay to compare. Default: None, the sink cannot read them.
 
-        A sink that can must stage in the job's store only: a replay runs its writer on a layer over the store.
+        A sink that implements this must stage only in the job's store: a replay runs its writer on a layer over the
+        store.
         """
         return None
 

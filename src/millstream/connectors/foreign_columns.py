@@ -47,7 +47,7 @@ def inward(batch: pa.RecordBatch, type_info: TypeInformation, subject: str) -> p
     """Converts an external batch, with columns in the order of the type, to the stream's layout. `subject` is for
     errors.
 
-    Dictionaries of just the type's values stay dictionaries."""
+    Dictionaries with values of exactly this type stay dictionaries."""
     schema = stream_schema(type_info)
     assert schema is not None, "an untyped stream has no columns"
     if batch.schema.equals(schema):
@@ -144,7 +144,7 @@ def _inward_column(column: pa.Array, type_info: TypeInformation, subject: str) -
 
 
 def _instants(column: pa.Array) -> pa.Array:
-    """Timestamps as seconds and nanoseconds. A timestamp without a zone is taken for UTC."""
+    """Timestamps as seconds and nanoseconds. A timestamp without a zone is interpreted as UTC."""
     per_second = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}[column.type.unit]
     ticks = column.cast(pa.int64())
     down = pc.divide(ticks, per_second)

@@ -1,13 +1,13 @@
-"""Reads several sources one after the other as one: for example files of the past, then the topic with newer records.
+"""Reads several sources in sequence as one: for example files with old records, then a topic with newer ones.
 
 Each source is a *stage*. A stage is finished when all its splits are read to their ends, according to the positions of
-the last manifest: there is no separate mark of the switch that could contradict them. Then the next stage lists
-its splits, and decides only now where they start. So a job that crashes at the switch, or returns to an epoch before
-it, switches again, at the same position of its input.
+the last manifest: no separate record of the switch exists that could contradict them. Then the next stage lists its
+splits, and only then decides where they start. So a job that crashes at the switch, or goes back to an earlier epoch,
+switches again, at the same position of its input.
 
-A split is named after its stage (`0/…`), so that stages may have splits of the same names. Splits of a finished stage
-stay listed until a split of a later one has a position: otherwise a restarted job could take a finished stage for one
-that was never read.
+A split is named after its stage (`0/…`), so that splits of different stages may share names. Splits of a finished stage
+stay listed until a split of a later stage has a position: otherwise a restarted job could mistake a finished stage for
+one that was never read.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class HybridSource(Source):
         return begun
 
     def _active(self, splits: list[Split], context: SourceContext) -> list[Split]:
-        """The splits to list now: of a `sequential` stage the first unfinished ones and all that were started. So
+        """The splits to list now: for a `sequential` stage, the first unfinished ones and all that were started. So
         thousands of files do not all receive a share of every epoch."""
         source = self.stages[self._current]
         if not source.sequential:

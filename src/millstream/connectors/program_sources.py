@@ -1,9 +1,9 @@
-"""Sources whose records come from the program: its values, a function of an index, numbers of a range.
+"""Sources with records from the program itself: a list of values, a function of an index, a range of numbers.
 
 `CollectionSource`: one split, whose offset is the index of the next value. The values are sent to the tasks inside the
 plan, so this is for tests and small inputs; the order of the list is preserved. A plan is pickled more than once (to
-check that it can be, and to send it): the values are pickled the first time, and never change. It does not validate:
-the stream checks the values against their type, where the error can name the value.
+check that it can be, and to send it); the values are pickled only the first time. It does not validate: the stream
+checks the values against their type, where the error can name the value.
 
 `DataGeneratorSource`: index i belongs to split i mod k, so the splits advance together and the stream grows in the
 order of its indexes. The function must be pure: a replayed epoch calls it again with the same indexes. The rate is for
@@ -91,7 +91,7 @@ _SPLITS_OF_FUNCTION = 16
 
 
 class NumberedSource(Source):
-    """Records with the numbers 0, 1, 2, …; `count` of them, or unbounded. Subclasses define the records; an offset
+    """Records numbered 0, 1, 2, …: `count` of them, or unbounded. Subclasses define the records; an offset
     is the number of records read of a split."""
 
     def __init__(self, count: int | None, rate_per_second: float | None, splits: int = _SPLITS_OF_FUNCTION) -> None:
@@ -121,7 +121,7 @@ class NumberedSource(Source):
         return self.count is not None and bool(offset >= self._members(split.info, self.count))
 
     def _numbers(self, split: Split, start: int, stop: int) -> Iterator[range]:
-        """The numbers of the records start to stop of a split, in pieces."""
+        """The numbers of a split's records from start to stop, in batches."""
         step, first = self.split_count, split.info
         for at in range(start, stop, _BATCH_RECORDS_MAX):
             yield range(first + at * step, first + min(stop, at + _BATCH_RECORDS_MAX) * step, step)
@@ -213,7 +213,7 @@ def _check_numbers(count: int | None, rate_per_second: float | None, splits: int
         raise ProgramError(f"DataGeneratorSource: splits is {splits!r}. Use at least 1.")
 
 
-# Enough for the usual parallelisms to share evenly; a long range has more, for larger clusters.
+# Enough to be shared evenly at the usual parallelisms; a long range has more, for larger clusters.
 _SPLITS_USUAL = 32
 _SPLITS_MAX = 256
 _SPLIT_RECORDS_LONG = 1_000_000

@@ -1,9 +1,10 @@
-"""Input that arrives on the driver and cannot be requested again: it is written to the job's store and read from there.
+"""Input that is received on the driver and cannot be requested again: it is written to the job's store and read from
+there.
 
 A thread on the driver receives records in order and writes them to the store in **chunks**. A stored record has a
-permanent number and is processed exactly once; the job reads ranges of numbers. Records that had arrived
-but were not stored when the driver crashed depend on the sender: a socket loses them, a queue without an
-acknowledgement delivers them again.
+permanent number and is processed exactly once; the job reads ranges of numbers. What happens to records that had
+arrived but were not stored when the driver crashed depends on the sender: a socket loses them, a queue redelivers
+unacknowledged ones.
 
     {folder}/{first number}-{count}      a chunk: the records numbered first … first + count - 1
 
@@ -13,11 +14,11 @@ newest chunk is never removed, so its name defines where the numbering continues
     {folder}/receiver                    the name of the latest receiver
 
 Two drivers of one job may receive at the same time, until a commit of one of them fails. Both would assign the same
-numbers to different records. So a receiver first writes its name to this file, and then reads how far the numbers have
-come. After storing a chunk, and before acknowledging it, a receiver checks that it is still the latest: if not, it
-stops, and its chunk counts if the other has seen it. Otherwise both used the same numbers. So a replaced receiver, with
-its last chunk, and a new one, with its first, look for a chunk with overlapping numbers, and remove their own
-if there is one: at least one of the two always sees the other.
+numbers to different records. So a receiver first writes its name to this file, and then reads the newest number. After
+storing a chunk, and before acknowledging it, a receiver checks that it is still the latest: if not, it stops. Its chunk
+counts if the other receiver has seen it; otherwise both may have used the same numbers. So a replaced receiver, for its
+last chunk, and a new one, for its first, look for a chunk with overlapping numbers, and remove their own if one exists:
+at least one of the two always sees the other.
 
 While the job's store is unavailable nothing can be stored: the receiver waits, and with it the sender. Any other
 failure of a receiver is raised once. If the job runs again after that, another receiver replaces it.
@@ -84,7 +85,7 @@ class Receiver(threading.Thread):
         """Close the connection. Called once, at the end, also if nothing was received."""
 
     def keep(self, data: bytes, count: int) -> None:
-        """Make `count` records durable, as one chunk, and let the job read them; waits for an unavailable store.
+        """Make `count` records durable as one chunk and readable by the job; waits for an unavailable store.
         FencedError if another receiver has started since: the records must not be acknowledged."""
         is_repeated = False
         while True:
@@ -131,7 +132,7 @@ class Receiver(threading.Thread):
 
     @property
     def has_room(self) -> bool:
-        """Whether the job keeps up. If not, a receiver that can make its sender wait does so."""
+        """Whether the job keeps up. If not, a receiver applies backpressure to its sender if it can."""
         return self.stored - self._read_to < _UNREAD_MAX
 
     def start_receiving(self) -> None:
@@ -163,7 +164,7 @@ class Receiver(threading.Thread):
             self.join(timeout=10)
 
     def raise_failure(self, subject: str) -> None:
-        """Raise the failure, if there is one; after that `has_failed` is set."""
+        """Raise the failure, if any; after that `has_failed` is set."""
         self.has_failed = self._failure is not None
         if isinstance(self._failure, MillstreamError):
             raise self._failure
@@ -246,7 +247,7 @@ class ReceivedSource(Source):
         return max(offset, min(offset + budget, self._receiver.stored))
 
     def _check_receiver(self) -> None:
-        """Input that ended because of a failure is not complete."""
+        """Raises if the input ended because of a failure: it is then not complete."""
         if self._receiver is not None:
             self._receiver.raise_failure(f"{type(self).__name__}, {self.subject}")
 

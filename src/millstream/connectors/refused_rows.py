@@ -1,13 +1,12 @@
 """Rows of a committed epoch that a target refuses: how a sink reports them, and how it publishes without them.
 
-A row is identified by its place: the index of the item among the manifest's items for the sink, and the index of
-the row in the columns staged there. A sink that can identify rows raises `RefusedRowsError` with these places. The
+A row is identified by its position: the index of the item among the manifest's items for the sink, and the index of
+the row in the columns staged there. A sink that can identify rows raises `RefusedRowsError` with these positions. The
 driver records the rows it sets aside in the item itself, before it calls `commit` again:
 
     {"form": 1, "records": 3, "chunks": […], "refused": [0, 2]}
 
-Readers of staged columns skip these rows, and number the others as before: a name derived from a row's
-number stays the name of that row.
+Readers of staged columns skip these rows and do not renumber the others, so names derived from row numbers are stable.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class RefusedRow:
 
 
 class RefusedRowsError(ConnectorError, ProgramError):
-    """A target refuses these rows, but not the others: a retry does not help. Nothing after them is published.
+    """A target refuses these rows but not the others, so a retry does not help. Nothing after them is published.
 
     `continues_after`: rows before them are already published, and rows skipped before stay skipped."""
 

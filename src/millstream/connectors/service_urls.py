@@ -38,7 +38,7 @@ def checked_url(url: object, subject: str, schemes: Sequence[str]) -> SplitResul
         parts, port = urlsplit(f"{schemes[0]}://"), 0
     if parts.scheme not in schemes:
         raise ProgramError(f"{subject}: {shown} has another scheme, {expected}")
-    # The rest of a login that was cut at one of these characters. Paths and queries may have an @ of their own.
+    # The rest of a login that was cut at one of these characters. Paths and queries may also contain an @.
     has_rest_of_login = parts.scheme not in _WEB and "@" in parts.path + parts.query + parts.fragment
     if port == 0 or has_rest_of_login:
         raise ProgramError(

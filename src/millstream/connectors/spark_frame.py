@@ -1,7 +1,7 @@
-"""A source over any Spark DataFrame, static or streaming. Its rows enter through the job's store.
+"""A source that reads any Spark DataFrame, static or streaming, through the job's store.
 
-A DataFrame need not return the same rows when it is computed again, and a stream advances; stored rows do
-neither. So Spark writes rows to the store first, and the job reads them there, as often as necessary.
+A DataFrame need not return the same rows when it is recomputed, and a stream advances; stored rows are stable. So Spark
+first writes rows to the store, and the job reads them there as often as necessary.
 
 Static: the DataFrame is computed once, at the first start of the job; a restarted job reads the stored rows.
 Streaming: a Spark query, with its own checkpoint in the same store, provides numbered batches; a batch is stored
@@ -12,8 +12,8 @@ A job that was forked, or restored into another store, reads the batches stored 
 they are, and continues with its own query after the last of them. That query must start with the row
 after the last inherited batch, without affecting the query of the original. So the original's checkpoint is copied as
 of that batch (`inherit_checkpoint`): the logs of offsets and commits up to it, all state of the query's sources and
-operators, and another id, because Spark refuses two queries with one id. Files that Spark has written there since
-belong to later batches, which are addressed by number, so they do no harm.
+operators, and another id, because Spark refuses two queries with one id. Files that Spark has since written there
+belong to later batches, which are addressed by number, so they are harmless.
 """
 
 from __future__ import annotations

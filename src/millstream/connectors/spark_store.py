@@ -1,6 +1,6 @@
 """Interface between Spark and a job's store: addresses, types, and a sink that passes output to Spark.
 
-Spark opens files itself, so a store visible to this process only is rejected. Types are derived from a Spark
+Spark opens files itself, so a store visible only to this process is rejected. Types are derived from a Spark
 schema by their names.
 
 `SparkWriterSink` passes an epoch's output, as a Spark DataFrame, to any batch writer of Spark. Tasks stage Parquet
@@ -102,7 +102,7 @@ def _type(data_type: Any, path: str) -> TypeInformation:
 
 
 class SparkWriterSink(Sink):
-    """Calls `write(dataframe, commit)` once per epoch is committed; skips epochs without output.
+    """Calls `write(dataframe, commit)` once per committed epoch; skips epochs without output.
 
     >>> from millstream.common.typeinfo import Types
     >>> sink = SparkWriterSink(lambda df, commit: df.write.mode("overwrite").parquet(f"out/{commit}"), Types.LONG())
@@ -146,7 +146,7 @@ class SparkWriterSink(Sink):
                     f"yet passed to the Spark writer. Put it back; no output of the epoch was written."
                 )
         paths = [spark_url(store, payload["file"]) for payload in publish]
-        # The names of staged files are not partition columns, whatever characters the sink's uid contains.
+        # The names of staged files are not partition columns, regardless of the characters in the sink's uid.
         reader = self._session.read.option("recursiveFileLookup", "true")
         self.write(reader.parquet(*paths), commit)
 

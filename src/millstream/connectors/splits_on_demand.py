@@ -1,10 +1,10 @@
 """A long list of splits, each created when it is accessed.
 
 A source of a million files plans a few hundred of them at a time. This sequence creates the splits of an item (a file)
-on access, caches the latest ones, and drops the others: only a number in an array remains of an item
-that was planned. Planning an item again returns the same splits, so dropping them has no visible effect.
+on access, caches the latest ones, and evicts the others: of a planned item, only a number in an array remains. Planning
+an item again returns the same splits, so dropping them has no visible effect.
 
-The length counts an item that was not planned yet as one split. It only ever grows, and the list is append-only.
+The length counts an item that is not yet planned as one split. It only ever grows, and the list is append-only.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ _RECENT_MAX = 2_048
 
 
 class SplitsOnDemand(Sequence[Split], Generic[_Thing]):
-    """The splits of `things`, which is append-only. `plan` returns those of one: at least one, always the same.
+    """The splits of `things`, which is append-only. `plan` returns the splits of one item: at least one, always the
+    same.
 
     >>> splits = SplitsOnDemand(["ab", "c"], lambda word: [Split(letter) for letter in word])
     >>> len(splits), splits[1].name, len(splits), [split.name for split in splits]

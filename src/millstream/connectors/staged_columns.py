@@ -1,7 +1,7 @@
 """Stages a writer's output as Arrow columns in chunks: memory stays bounded, and each chunk has a checksum.
 
-A sink that converts its records to messages, commands or requests does so in the task, where the records are, and
-stages only the result: publishing it needs neither the type of the stream nor unpickling.
+A sink that converts its records to messages, commands or requests does so in the task, and stages only the result:
+publishing it needs neither the type of the stream nor unpickling.
 
 The format of a staged item (JSON, in the manifest):
 

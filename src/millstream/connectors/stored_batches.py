@@ -1,10 +1,10 @@
 """Input that is written to the job's store before it is read, batch by batch, so that it can be read again.
 
 A batch is a folder of Parquet files and, once it is complete, a marker that lists them; a folder without its marker
-is ignored. The writer numbers batches, within a series that no other job has (`batch_series`), and
-a number is stored once however often it is offered. A batch that every retained epoch has read to its end may be
-removed. The number of the last removed batch is recorded first, so that a batch offered again after a crash is
-recognised, and a job that would continue before it is rejected.
+is ignored. The writer numbers batches, within a series that no other job has (`batch_series`), and a number is stored
+only once, no matter how often it is offered. A batch that every retained epoch has read to its end may be removed. The
+number of the last removed batch is recorded first, so that a batch offered again after a crash is recognised, and a job
+that would continue from an earlier position is rejected.
 
     input/{name}/series.json
     input/{name}/batch-3f9a2c1b7d40-000000000000/…parquet
@@ -79,7 +79,7 @@ class _Batch:
 class StoredBatches:
     """The batches of one input in a job's store. Written by one thread, read by another, released by a third.
 
-    `series` is new where the input is first opened in the store; `begin` then stores it once it is complete.
+    `series` is new if the input is opened in the store for the first time; `begin` then stores it once it is complete.
     """
 
     def __init__(self, store: Store, name: str, type_info: TypeInformation) -> None:
@@ -142,7 +142,7 @@ class StoredBatches:
 
     def splits(self) -> list[Split]:
         """A split for each file that is not empty; its offset is the row number."""
-        self._check_once({})  # no commit was reported: the job starts
+        self._check_once({})  # no commit reported yet: the job is starting
         with self._condition:
             return [
                 Split(split_name(batch.series, number, at), 0, {"store": batch.store, "file": f.file, "end": f.rows})
@@ -152,7 +152,7 @@ class StoredBatches:
             ]
 
     def committed(self, positions: Mapping[str, Offset]) -> None:
-        """A manifest has these positions: batches read to their end make room for others."""
+        """A manifest has these positions: batches read to their end no longer count as unread."""
         self._check_once(positions)
         with self._condition:
             self._finished_numbers |= {number for number, batch in self._batches.items() if batch.is_read(positions)}
@@ -186,7 +186,7 @@ class StoredBatches:
     def released(self, retained_positions: Sequence[Mapping[str, Offset]]) -> None:
         """Remove batches read to their end in every retained epoch, which have the positions `retained_positions`.
 
-        The newest such batch that has rows stays: its splits in later manifests show how far they had read.
+        The newest such batch with rows stays: its splits show how far later manifests have read.
         """
         with self._condition:
             through = begin = max(self._consumed_through, self.series.inherited_through)

@@ -2,10 +2,10 @@
 
 A subclass is one plain object with five methods. The engine passes every task attempt of every epoch a copy of it, so
 fields that `open`, `write` and `stage` set on `self` belong to that attempt alone; the copy on the driver sees only
-the values that `stage` returned. They go into the manifest (JSON, small: store large data elsewhere and
-return its name). `commit` is called after the manifest is written, and again after a crash: it must be idempotent.
-Use the commit's own name for that (`CommitId`): it is never reused, not even
-when the job is restored elsewhere, forked, or started anew.
+the values that `stage` returned. They are stored in the manifest (JSON, small: store large data elsewhere and return
+its name). `commit` is called after the manifest is written, and again after a crash: it must be idempotent. Use the
+commit's own name for that (`CommitId`): it is never reused, not even when the job is restored into another store,
+forked, or started anew.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ class TwoPhaseSink(Sink):
 
     @abstractmethod
     def stage(self) -> Json | None:
-        """End the epoch: make all output durable and return the value that `commit` needs, or None if there is none."""
+        """End the epoch: make all output durable and return the value that `commit` needs, or None."""
 
     def abort(self) -> None:
-        """The task failed: remove staged output if that is easy."""
+        """The task failed: remove staged output if that is cheap."""
 
     @abstractmethod
     def commit(self, commit: CommitId, staged: Sequence[Json]) -> None:  # type: ignore[override]
@@ -147,7 +147,7 @@ class _TwoPhaseCommitter(Sink):
         if self._sink.commit_in == "driver":
             self._sink.commit(commit, list(publish))
             return
-        # Each part has its own name: a target that remembers names must not take the second for the first.
+        # Each part has its own name: a target that remembers names must not mistake the second for the first.
         parts = [(replace(commit, part=part), staged) for part, staged in enumerate(publish)]
         commit_in_tasks(self._session, partial(_commit_part, self._sink), parts)
 
@@ -179,7 +179,7 @@ def commit_in_tasks(session: Any, publish: Callable[[P], None], parts: Sequence[
             publish(part)
         return
     rows = session.sparkContext.parallelize(parts, len(parts))
-    # Pickled as the plan is: Spark's own copy of cloudpickle does not have the modules that the user registered.
+    # Pickled like the plan: Spark's own copy of cloudpickle lacks the modules that the user registered.
     failures = rows.mapPartitions(partial(_publish_rows, cloudpickle.dumps(publish))).collect()
     for kind, message in failures:
         raise _error_of(kind, message)

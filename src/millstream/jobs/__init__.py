@@ -1,1 +1,1 @@
-"""A job's life on the driver: launched, run epoch by epoch, watched, stopped."""
+"""The lifecycle of a job on the driver: launch, epochs, display, requests, end."""

@@ -52,7 +52,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Loads the modules that read a store on first use: a client of a server needs none of them."""
+    """Loads the modules that read a store on first use: a client of a server does not need them."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from millstream.query.catalog import QueryableState

@@ -1,5 +1,4 @@
-"""Reads the rows of a table that left its state for its archive, at one epoch: from the files that the state of that
-epoch names.
+"""Reads the archived rows of a table at one epoch, from the files that the state of that epoch names.
 
 Files are selected by time and by key, from their entries in the state; then the rows of state and files are combined:
 
@@ -91,15 +90,15 @@ class ArchivedRows:
     # --- by primary key -------------------------------------------------------------------------------------------
 
     def current(self, files: Sequence[ArchivedFile], state: TableView | None) -> pa.Table:
-        """The rows of these files that are in the table, and not in its state."""
+        """The rows of these files that belong to the table and are not in its state."""
         rows = self._read(files)
         return self._current_rows(rows, self.key_column(rows), state)
 
     def of_keys(self, wanted: KeyColumn, state: TableView | None) -> pa.Table:
-        """The rows of these keys that are in the table, and not in its state."""
+        """The rows of these keys that belong to the table and are not in its state."""
         rows = self._read(self._files_of(wanted), self._key_parts(wanted))
         keys = self.key_column(rows)
-        # One numbering of both: equal keys have one number.
+        # Both are numbered together, so that equal keys have the same number.
         codes = groups_of(pa.concat_arrays([wanted.array, keys.array])).codes
         matching = np.flatnonzero(np.isin(codes[len(wanted) :], codes[: len(wanted)]))
         return self._current_rows(rows.take(pa.array(matching)), keys.take(matching), state)
@@ -117,7 +116,7 @@ class ArchivedRows:
         versions = rows.column(ARCHIVED_VERSION).to_numpy()
         groups = groups_of(keys.array)
         last = np.zeros(groups.count, dtype=np.int64)
-        last[groups.codes] = np.arange(len(groups.codes))  # numpy keeps the last of equal indices
+        last[groups.codes] = np.arange(len(groups.codes))  # for equal indices numpy assigns the last value
         last = np.sort(last)
         last = last[~rows.column(ARCHIVED_REMOVED).fill_null(False).to_numpy()[last]]
         if state is not None and len(last):
@@ -171,8 +170,8 @@ class ArchivedRows:
     # --- files ----------------------------------------------------------------------------------------------------
 
     def _read(self, files: Sequence[ArchivedFile], parts: Mapping[str, pa.Array] | None = None) -> pa.Table:
-        """The rows of files, in the order of their versions, with the archive's own columns. `parts`: read only the
-        parts of each file that may have these values, so that memory grows with the keys, not with the files."""
+        """The rows of files, in the order of their versions, with the archive's own columns. `parts`: read only the row
+        groups of each file that may contain these values, so memory grows with the keys, not with the files."""
         own = _KEYED if self._key_names else _COUNTED
         schema = pa.schema([*self._schema, *own])
         if not files:
@@ -190,8 +189,8 @@ class ArchivedRows:
 
 
 def _with_values(rows: pa.Table, parts: Mapping[str, pa.Array]) -> pa.Table:
-    """The rows whose columns have one of these values each, and possibly others: values with several equal forms (-0.0,
-    NaN), and nested values, are not compared here."""
+    """The rows in which each column has one of its values, and possibly others: values with several equal
+    representations (-0.0, NaN) and nested values are not compared here."""
     for name, values in parts.items():
         column = rows.column(name)
         if not (pa.types.is_floating(column.type) or pa.types.is_nested(column.type)):

@@ -1,9 +1,9 @@
 """The catalog of an epoch's queryable states: their names, and where they are stored. Pure: derived from a manifest
 alone.
 
-Declared names are in the accounts of operators (`state.stored.queryable`). States without one can be queried by
-operator and state name, as a pair or as `OPERATOR::STATE`, if the reader allows it; their description is limited to
-what the store records of any state.
+Declared names are in the accounts of operators (`state.stored.queryable`). States without a declared name can be
+queried by operator and state name, as a pair or as `OPERATOR::STATE`, if the reader allows it; their description is
+limited to what the store records of any state.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ class QueryableState:
     """A state that can be queried. `name` is None for an undeclared one: query it by (operator, state).
 
     Types are as the manifest writes them: "LONG", {"row": [...]}; "PICKLED" if none was declared (a key without a type
-    is found by its value: 1, 1.0 and True are one key). `is_pickled`: something in the values, or a map's keys, has no
-    declared type and is a pickle, which is not unpickled for readers. `key_groups` is the number of key groups, the
-    maximum parallelism of the operator; 0 if the assignment of keys to groups is not known, because nothing was
-    declared.
+    is looked up by its value: 1, 1.0 and True are the same key). `is_pickled`: something in the values, or a map's
+    keys, has no declared type and is a pickle, which is not unpickled for readers. `key_groups` is the number of key
+    groups, the maximum parallelism of the operator; 0 if the assignment of keys to groups is not known, because nothing
+    was declared.
     """
 
     name: str | None
@@ -66,8 +66,8 @@ class QueryableState:
 
 @dataclass(frozen=True)
 class StateLocation:
-    """A state and its tables at one epoch; `stored` is None while it is empty, `homes` where windows merge. Of a table
-    with an archive, `archived` are its files, and `removed` keys that were deleted since."""
+    """A state and its tables at one epoch; `stored` is None while it is empty, `homes` exists where windows merge. For
+    a table with an archive, `archived` holds its files, and `removed` the keys deleted since."""
 
     info: QueryableState
     declared: Queryable | None
@@ -124,7 +124,7 @@ def _value_of(queryable: Queryable, stored: StoredState | None) -> tuple[Any, bo
     if not all(measure.is_typed for measure in measures):
         return "PICKLED", True
     results = [[measure.name, written_type(measure.result_type)] for measure in measures]
-    # Accumulators of panes are columns; stored a record at a time they are pickles, whatever their results are.
+    # Accumulators of panes are columns; accumulators stored record by record are pickles, regardless of their results.
     is_stored_pickled = queryable.form != PANES and _is_pickled(queryable.value)
     return {"row": results}, is_stored_pickled or _is_pickled({"row": results})
 
@@ -152,7 +152,7 @@ def _undeclared(state: StoredState) -> QueryableState:
 
 
 def _written_key(arrow_type: str) -> Any:
-    """The type of keys of which only the column's type is known, if that determines it."""
+    """The type of keys for which only the column type is known, if that determines it."""
     try:
         return written_type(type_of_arrow(pa.field("key", pa.type_for_alias(arrow_type))))
     except ValueError:
@@ -160,7 +160,7 @@ def _written_key(arrow_type: str) -> Any:
 
 
 def served_name(state: QueryableState) -> str:
-    """The name of a state as one text: OPERATOR::STATE if it has no declared one."""
+    """The name of a state as one string: OPERATOR::STATE if it has no declared name."""
     return state.name or f"{state.operator}{_BETWEEN}{state.state}"
 
 

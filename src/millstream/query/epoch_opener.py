@@ -1,8 +1,8 @@
 """Opens the epochs of a job: makes a view of a manifest, with the tables that it names.
 
-Open segments are reused from epoch to epoch: a new epoch opens only new segments. Each state has segments of its own,
-so closing one state's segments does not affect another's. A table has all its segments open when it is returned, so the
-job may remove their files afterwards.
+Open segments are reused from epoch to epoch: a new epoch opens only new segments. Each state has its own segments, so
+closing them does not affect other states. All segments of a table are open when it is returned, so the job may remove
+their files afterwards.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ class EpochOpener:
         self._tables.checked_bytes_max = bytes_max
 
     def past_segments(self) -> OpenSegments:
-        """A set of segments for epochs of the past, which is closed as a whole."""
+        """A set of segments for past epochs, closed as a whole."""
         return self._tables.past_segments()
 
     def view(
         self, manifest: Manifest, past: OpenSegments | None = None, close: Callable[[], None] | None = None
     ) -> EpochView:
-        """A view of the newest epoch, with everything open; or of one of the `past`, which opens tables on use."""
+        """A view of the newest epoch, with everything open; or of a `past` epoch, which opens tables on use."""
         return EpochView(
             manifest,
             locations_of(manifest, self._allow_undeclared),
@@ -93,7 +93,7 @@ class _OpenTables:
         self._layouts: dict[tuple[str, str], tuple[Any, History, TableLayout]] = {}
 
     def view(self, state: StoredState | None, past: OpenSegments | None) -> TableView | None:
-        """The table of the newest epoch, or of one of the `past`, all segments open; None if there is none."""
+        """The table, all segments open, of the newest or a `past` epoch; None if the epoch lacks it."""
         if state is None or not state.refs:
             return None
         if past is not None:

@@ -1,4 +1,4 @@
-"""A view of one epoch of a job: all its answers belong to that epoch.
+"""A view of one epoch of a job: all answers belong to that epoch.
 
 A view never changes. All segments of the newest epoch are opened with the view, so it needs no lease, and files that
 the job removes afterwards stay readable while the view exists. A view of an older epoch holds a lease until it is
@@ -34,8 +34,7 @@ _KEY = "key"
 
 
 class EpochView:
-    """The result of `JobView.newest` and `JobView.at`. A view of an older epoch is closed, or used in a `with`
-    block."""
+    """The result of `JobView.newest` and `JobView.at`. Close a view of an older epoch, or use it in a `with` block."""
 
     def __init__(
         self,
@@ -79,7 +78,7 @@ class EpochView:
 
     @property
     def watermark(self) -> int | None:
-        """Event time at the job's ends; None if there is none, or none yet."""
+        """Event time at the job's sinks; None without event time, or before the first watermark."""
         return shown_watermark(self._manifest.watermark)
 
     @property
@@ -113,7 +112,7 @@ class EpochView:
         return True
 
     def is_quick(self, state: StateName) -> bool:
-        """Whether one key of the state is read in microseconds: it is open, and neither a collection nor a search."""
+        """Whether reading one key takes microseconds: the state is open, is not a collection, and needs no search."""
         reads = self._reads.get(state)
         return reads is not None and reads.is_quick
 
@@ -126,14 +125,14 @@ class EpochView:
     # --- values of keys -----------------------------------------------------------------------------------------
 
     def get(self, state: StateName, key: Any) -> Any:
-        """The value of a key: a value, a list, or a dict for a map; None if there is none."""
+        """The value of a key: a value, a list, or a dict for a map; None if absent."""
         reads = self._reads.get(state) if state.__class__ is str else None
         if reads is None or reads.__class__ is not KeyedReads:
             reads = self._keyed(state)
         return reads.get(key)
 
     def get_many(self, state: StateName, keys: Sequence[Any]) -> list[Any]:
-        """The values of many keys, in their order, by one search."""
+        """The values of many keys, in the order of the keys, by one search."""
         return self._keyed(state).get_many(list(keys))
 
     def get_columns(self, state: StateName, keys: pa.Array) -> pa.RecordBatch:
@@ -194,7 +193,7 @@ class EpochView:
         )
 
     def table(self, name: str) -> TableReads:
-        """A table, to be read; raises UnknownStateError with the existing names."""
+        """A readable table; raises UnknownStateError with the existing names."""
         names = self.tables()
         if name not in names:
             hint = did_you_mean(name, names)

@@ -1,4 +1,4 @@
-"""The errors of queries. Each has a kind of its own, so that a server can map each to a status.
+"""The errors of queries. Each has its own type, so that a server can map it to a status.
 
 StoreError ── UnknownJobError    there is no job at that address
            ├─ NoEpochError       the job has committed nothing yet, or not the requested epoch in time
@@ -24,7 +24,7 @@ __all__ = [
 
 
 class UnknownJobError(StoreError):
-    """There is no job at that address, or none of that name."""
+    """There is no job at that address or of that name."""
 
 
 class NoEpochError(StoreError):

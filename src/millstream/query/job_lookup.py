@@ -34,7 +34,7 @@ def open(
     unpickle: Callable[[bytes], Any] | None = None,
     read_only: bool = False,
 ) -> JobView:
-    """A job by its store, or by its name in a folder of stores; raises UnknownJobError with the existing jobs.
+    """Opens a job by its store, or by its name in a folder of stores; raises UnknownJobError with the existing jobs.
 
     `follow`            newer epochs are used as they are committed; otherwise `newest` stays at the first one
     `cache_folder`      where files of a remote store are cached; without it, they are held in memory
@@ -43,7 +43,7 @@ def open(
     `functions`         an `AggregateFunction` for the name of an aggregating state, or of windows with one of the
                         program's own: answers are its results. Without it, they are accumulators
     `unpickle`          a function for values that were stored without a declared type; it runs code from the store:
-                        `pickle.loads`, if you trust everybody who can write to it. Without it, they are refused
+                        `pickle.loads`, if you trust everybody who can write to it. Without it, such states are refused
     `read_only`         nothing is written to the store, not even a lease for an older epoch: the job may remove the
                         epoch during a query, which is an error and never a wrong answer
 
@@ -108,7 +108,7 @@ def _store_of(store_url: str, job: str | None) -> str:
     """The address of the job's own store."""
     store_url = shown_address(store_url)
     is_object = is_object_address(store_url)
-    # For the store of one job in a bucket, the folders around it are not searched.
+    # For the store of one job in a bucket, its parent folders are not searched.
     if (is_object and job is None) or not (is_object or Path(store_url).is_dir()):
         return store_url
     if any(open_store(store_url).exists(name) for name in (job_name(), savepoint_name())):

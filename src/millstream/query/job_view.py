@@ -36,19 +36,19 @@ POLL_MS = 20
 _KNOWN_MS = 40
 """How long it is valid for a caller that has begun another check."""
 _SETTLED_MS = 100
-_TRUSTED_S = 1.0  # a file server may answer from memory for a while
+_TRUSTED_S = 1.0  # a file server may answer from its cache for a while
 _COMPARED_NAMES_MAX = 1_000
 _TRIES = 20
 _KEEP = "Retain more epochs with millstream.retention.epochs, or save an epoch with `millstream savepoint`."
 
 
 class ListedFolder:
-    """A local folder, as of its last listing, and whether names may have been added since.
+    """A local folder as of its last listing, and whether names may have been added since.
 
-    `has_nothing_new` is true only if that is certain. The folder's modification time suffices if it was long past at
-    the listing: any later change gives it another time. Otherwise its names are compared, which is still far cheaper
-    than waking a thread that lists the store. For a folder that is not on a local disk, or large, the answer is that
-    there may be new names.
+    `has_nothing_new` is true only if that is certain. The folder's modification time suffices if it was well in the
+    past at the listing: any later change sets another time. Otherwise its names are compared, which is still far
+    cheaper than waking a thread that lists the store. For a folder too large to compare, or not on a local disk, it is
+    false.
 
     >>> ListedFolder().has_nothing_new(0)
     False
@@ -59,7 +59,7 @@ class ListedFolder:
         self._listed_s = float("-inf")
 
     def note(self, folder: Path | None, now_ms: int) -> None:
-        """Record that the folder is about to be listed. None: it is not on a local disk."""
+        """Call before listing the folder. None: it is not on a local disk."""
         self._listing = None if folder is None else _Listing.of(str(folder), now_ms)
         self._listed_s = system_time.monotonic()
 
@@ -83,7 +83,8 @@ class ListedFolder:
 
 @dataclass(frozen=True)
 class _Listing:
-    """The names in a folder, and its time, read before them. `is_settled`: any later change gives it another time."""
+    """The names in a folder, and its modification time, read before them. `is_settled`: any later change sets another
+    time."""
 
     folder: str
     changed_ns: int
@@ -144,12 +145,12 @@ class JobView:
         return self._opener.where
 
     def set_name_in_errors(self, name: str) -> None:
-        """Set the job's name in errors: a server does not reveal to untrusted clients where its store is."""
+        """Set the job's name in errors: a server does not reveal the address of its store to untrusted clients."""
         self._opener.where = name
 
     def check_ahead(self, bytes_max: int) -> None:
-        """Check the new bytes of each state, up to `bytes_max`, before a new epoch is used, not when one of
-        their keys is first read: newer epochs are available some milliseconds later, and no query waits."""
+        """Verify the new bytes of each state, up to `bytes_max`, before a new epoch is used instead of on first read:
+        new epochs are available some milliseconds later, and no query waits."""
         self._opener.check_ahead(bytes_max)
 
     def states(self) -> list[QueryableState]:
@@ -162,7 +163,7 @@ class JobView:
         """The newest committed epoch; raises NoEpochError while there is none."""
         current = self._newest
         if current is not None:
-            # Monotonic time: a clock that is set back must not stop the checks.
+            # Monotonic time: setting the clock back must not stop the checks.
             if not self._follows or system_time.monotonic() - self._checked_s < POLL_MS / 1000:
                 return current
             if self._manifests.has_nothing_new(self._clock()):  # checks a folder instead of listing the store
@@ -188,19 +189,19 @@ class JobView:
 
     @property
     def is_check_due(self) -> bool:
-        """Whether it is time to check for a newer epoch, which `newest` does."""
+        """Whether a check for a newer epoch is due; `newest` performs it."""
         return self._check_age_ms() >= POLL_MS
 
     def _check_age_ms(self) -> float:
         return (system_time.monotonic() - self._checked_s) * 1000 if self._follows else 0.0
 
     def check_again(self) -> None:
-        """A newer epoch is known to exist: the next query checks for it, however recent the last check is."""
+        """A newer epoch is known to exist: the next query checks for it, no matter how recent the last check is."""
         self._checked_s = float("-inf")
 
     def _check(self) -> EpochView:
         current = self._newest
-        # Set before the check: an epoch announced during it may be missed, and makes the next check due.
+        # Set before the check: an epoch announced during the check may be missed, and makes the next check due.
         self._checked_s = system_time.monotonic()
         try:
             self._note_listing()
@@ -281,8 +282,8 @@ class JobView:
         return self._log.epochs()
 
     def at(self, *, epoch: int | None = None, time: dt.datetime | int | None = None) -> EpochView:
-        """An older epoch, by its number or as the newest one committed at or before a time (a datetime with a time
-        zone, or ms since 1970). It is leased until the view is closed."""
+        """An older epoch, selected by its number, or as the newest one committed at or before a time (a datetime with a
+        time zone, or ms since 1970). It is leased until the view is closed."""
         if time is not None and epoch is None:
             epoch = self._epoch_at(time)
         elif time is not None:
@@ -336,11 +337,11 @@ class JobView:
         return list(self.points(state, key))
 
     def points(self, state: StateName, key: Any) -> Iterator[tuple[int, int, Any]]:
-        """The same as an iterator: callers stop when they have enough."""
+        """The same as an iterator: callers may stop early."""
         self.check_again()
         newest = self.newest()  # a newer one is not known to be durable yet
         newest.state(state)  # raises with the existing names if there is no such state
-        # An epoch shares most segments with the previous one: they are opened once. None is leased: an epoch that is
+        # An epoch shares most segments with the previous one, so they are opened once. No epoch is leased: one that is
         # removed in the meantime no longer belongs to the series.
         past = self._opener.past_segments()
         for epoch in self._log.epochs():

@@ -1,15 +1,15 @@
 """Reads values by key, at one epoch: one key as fast as possible, many in one search, or as columns.
 
-A single key is read by `state.tables.point_reads` if its type and that of the value are plain; everything else is a
-lookup of a column of keys, which is the reference for the quick path. Values are as the job's functions see them: a
-TUPLE is a tuple, a ROW a Row. Pickles are refused, unless the store was opened with a function that unpickles them:
-that runs code from the store.
+`state.tables.point_reads` reads a single key if its type and the value's type are plain. Everything else is a lookup of
+a column of keys, which is the reference for the quick path. Values are as the job's functions see them: a TUPLE is a
+tuple, a ROW a Row. Pickles are refused, unless the store was opened with a function that unpickles them: that runs code
+from the store.
 
 All segments are opened when a reader is made, so files that the job removes later do not matter.
 
-A key is found only if it is hashed and written as the job did it: by the declared type, or by the canonical form of
-values without one. So all keys go through `state.keys.key_columns` (`KeyEncoding`). A key that does not fit is rejected
-with an error; it is never "not found".
+A lookup must hash and encode a key as the job did: by the declared type, or in the canonical form of values without
+one. So all keys go through `state.keys.key_columns` (`KeyEncoding`). A key that does not fit is rejected with an error;
+it is never "not found".
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def stored_key_type(key_type: TypeInformation) -> pa.DataType:
 
 
 class KeyEncoding:
-    """The keys of one state. `stored` is the Arrow type of its key column, None for canonical bytes. `names`: the
+    """The keys of one state. `stored` is the Arrow type of the key column, None for canonical bytes. `names`: the
     column names of a table's key parts."""
 
     def __init__(
@@ -117,8 +117,8 @@ _KINDS = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_temporal, pa.typ
 
 
 def _are_alike(kind: pa.DataType, stored: pa.DataType) -> bool:
-    """Whether a cast preserves the keys, in all their parts. Arrow also casts numbers to strings, and a part of another
-    name to NULL: such keys would match nothing."""
+    """Whether a cast preserves the keys, in all their parts. Arrow also casts numbers to strings, and a part with
+    another name to NULL: such keys would match nothing."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     if pa.types.is_null(kind) or any(is_of(kind) and is_of(stored) for is_of in _KINDS):
@@ -137,7 +137,7 @@ def _are_alike(kind: pa.DataType, stored: pa.DataType) -> bool:
 
 
 def _renamed(keys: pa.StructArray, names: Sequence[str], new_names: Sequence[str]) -> pa.StructArray:
-    """The keys with these parts, in this order, under other names. A cast would search for parts of the new names."""
+    """The keys with these parts, in this order, under other names. A cast would look for parts by the new names."""
     return pa.StructArray.from_arrays([keys.field(name) for name in names], names=list(new_names), mask=keys.is_null())
 
 
@@ -158,8 +158,8 @@ _INT_BITS = {pa.int64(): 63, pa.int32(): 31, pa.int16(): 15, pa.int8(): 7}
 
 
 class KeyedReads:
-    """The values of one state. `view` is None while it is empty. `result_of` makes an answer of an accumulator,
-    `open_pickle` a value of a pickle. `archived` and `removed` are for readers of tables (`table_reads`)."""
+    """The values of one state. `view` is None while it is empty. `result_of` converts an accumulator to an answer,
+    `open_pickle` a pickle to a value. `archived` and `removed` are for readers of tables (`table_reads`)."""
 
     def __init__(
         self,
@@ -191,7 +191,7 @@ class KeyedReads:
     # --- one key --------------------------------------------------------------------------------------------------
 
     def get(self, key: Any) -> Any:
-        """The value of a key: a value, list or dict; None if there is none."""
+        """The value of a key: a value, list or dict; None if absent."""
         return self._point(key)
 
     def _quick_get(self) -> Callable[[Any], Any]:
@@ -230,7 +230,7 @@ class KeyedReads:
     # --- many -----------------------------------------------------------------------------------------------------
 
     def get_many(self, keys: list[Any]) -> list[Any]:
-        """The values of keys, in their order; None where there is none."""
+        """The values of keys, in the order of the keys; None where absent."""
         column = self.keys.column(keys)
         if self.view is None:
             return [None] * len(keys)
@@ -285,7 +285,7 @@ class KeyedReads:
     # --- columns --------------------------------------------------------------------------------------------------
 
     def columns(self, keys: pa.Array) -> pa.RecordBatch:
-        """key (as passed), found, and value: null where there is none. Pickles are returned as their bytes."""
+        """The columns key (as passed), found, and value, which is null where absent. Pickles are returned as bytes."""
         if isinstance(keys, pa.ChunkedArray):
             keys = keys.combine_chunks()
         if pa.types.is_dictionary(keys.type):
@@ -374,7 +374,7 @@ def _stored_key(key_type: TypeInformation | None) -> pa.DataType | None:
 
 
 def _spread(answer: LookupResult) -> pa.Array:
-    """Values at the keys that have one, null elsewhere."""
+    """Spreads values over the keys that have one; null elsewhere."""
     assert answer.values is not None
     if len(answer.values) == len(answer.mask):
         return answer.values

@@ -1,8 +1,8 @@
-"""The request for a server, in strings and paths, and the settings made from it.
+"""A request for a server, as strings and paths, and the settings derived from it.
 
 The command line and a job's configuration have different names for the same options: `--listen`,
 `millstream.query.listen`. Both are parsed here, and errors use the name of the option that was set. This module can be
-imported without the packages of a server installed; a request for a server then raises an error about it.
+imported without the server's packages; a request for a server then raises an error about that.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""SQL statements about a job: the form of request and answer, and the registry of their executor.
+"""SQL statements about a job: the types of request and answer, and the registry of the executor.
 
-The modules that read stores are below those that parse SQL. So `millstream.table` registers here, when it is loaded,
-the executor of statements; a process that never loads it, such as `millstream query-server`, has none.
+Modules that read stores must not import those that parse SQL. So `millstream.table` registers its statement executor
+here when it is loaded; a process that never loads it, such as `millstream query-server`, has no executor.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TableCheck: TypeAlias = Callable[[str], None]
 class StatementAnswer:
     """Rows of one epoch: the name and the type of each column, and `rows`, a JSON array with an array for each row.
 
-    The rows are encoded where they are computed: their size limit is in encoded bytes, and they are never encoded
+    The rows are encoded where they are computed, because their size limit is in encoded bytes; they are never encoded
     twice.
     """
 
@@ -36,7 +36,7 @@ class StatementAnswer:
 
 @dataclass(frozen=True)
 class AnswerBounds:
-    """The maximal number of rows of an answer, and of its bytes of JSON."""
+    """The maximum number of rows in an answer, and of bytes in its JSON."""
 
     rows_max: int
     bytes_max: int
@@ -48,11 +48,11 @@ class StatementExecutor(Protocol):
     def answer(
         self, statement: str, check: TableCheck, bounds: AnswerBounds, abandoned: threading.Event
     ) -> StatementAnswer:
-        """The answer. `abandoned` is set when the client no longer waits: the work then ends soon. Raises ProgramError
-        and `Refusal` for invalid statements."""
+        """The answer. `abandoned` is set when the client no longer waits: the computation then ends soon. Raises
+        ProgramError and `Refusal` for invalid statements."""
 
     def close(self) -> None:
-        """No further statements: end computations that still run."""
+        """Accept no further statements, and end running computations."""
 
 
 _MAKER: list[Callable[[JobView], StatementExecutor]] = []

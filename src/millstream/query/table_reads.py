@@ -1,8 +1,8 @@
-"""Reads the rows of a job's table, at one epoch, as columns: all of them, or those of some keys.
+"""Reads the rows of a job's table at one epoch, as columns: all rows, or those of some keys.
 
 A table is a state that holds the result of a query (`state.stored.queryable`): rows by primary key, or each row as a
-key with its count. Only data that the epoch's manifest names is read: the table's state and, if old rows leave that for
-an archive, the files that the state names (`archived_rows`).
+key with its count. Only data that the epoch's manifest names is read: the table's state and, if old rows are archived,
+the files that the state names (`archived_rows`).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class TableReads:
         return self._archived.by if self._archived.has_fixed_times else None
 
     def all(self, rows_max: int | None = ROWS_MAX, times: TimeRange = ANY_TIME) -> pa.Table:
-        """Every row, possibly without rows whose time (`archived_by`) is not within `times`; raises ProgramError for
+        """Every row, possibly without rows outside of `times` (by `archived_by`); raises ProgramError for
         more than `rows_max` rows."""
         files = self._archived.within(times)
         count = sum(file.rows for file in files)

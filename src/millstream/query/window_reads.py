@@ -1,6 +1,7 @@
-"""Reads windows in flight: the windows of a key that can still change, each with its result so far.
+"""Reads open windows: the windows of a key that can still change, each with its result so far.
 
-The three window operators store windows in three ways (`runtime.windows`), so there are three readers of one answer:
+The three window operators store windows in three ways (`runtime.windows`), so there are three readers with the same
+kind of answer:
 
     panes      accumulators of panes: every window that has not expired is the sum of its panes
     numbered   a value for each number of a window
@@ -8,10 +9,9 @@ The three window operators store windows in three ways (`runtime.windows`), so t
                its contents, otherwise they are found by a scan of the key's group
 
 A window that has fired, and is retained for late records, is included: it can still change. The result is that of the
-reduce or built-in aggregate, before any window function on top. For an `AggregateFunction` of the program's own,
-`get_result` comes from the caller that opened the store; without it, the answer is the accumulator, marked as such.
-Contents without a declared type are pickles, which are refused unless the store was opened with a function that
-unpickles them.
+reduce or built-in aggregate, before any window function on top. For a user-defined `AggregateFunction`, the caller that
+opened the store provides `get_result`; without it, the answer is the accumulator, marked as such. Contents without a
+declared type are pickles, which are refused unless the store was opened with a function that unpickles them.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _INT64 = 1 << 63
 @dataclass(frozen=True)
 class WindowView:
     """An open window of a key: [start, end) in ms, None for windows without a time range, and its result so far.
-    `is_accumulator`: the result is the accumulator of the program's `AggregateFunction`, not its result."""
+    `is_accumulator`: `result` is the accumulator of a user-defined `AggregateFunction`."""
 
     start: int | None
     end: int | None
@@ -60,7 +60,7 @@ class WindowView:
 
 
 class WindowReads:
-    """The windows of one operator. `view` and `homes` are None while they are empty (or nothing merges)."""
+    """Reads the windows of one operator. `view` and `homes` are None while they are empty (or no windows merge)."""
 
     def __init__(
         self,
@@ -85,11 +85,11 @@ class WindowReads:
 
     @property
     def is_quick(self) -> bool:
-        """Whether the windows of one key are read in microseconds."""
+        """Whether reading the windows of one key takes microseconds."""
         return self._point is not None
 
     def _pane_results(self) -> tuple[Accumulators, Row, list[StateCodec]]:
-        """The kernels for results of panes, the row of results, and the codec of each result."""
+        """The kernels that compute results of panes, the row type of results, and the codec of each result."""
         measures = self.declared.typed_measures()
         what, open_pickle = self.location.what, self._open_pickle
         codecs = [StateCodec(measure.result_type, what, open_pickle=open_pickle) for measure in measures]
@@ -174,7 +174,7 @@ class WindowReads:
         if not rows.num_rows:
             return
         windows, (accumulators, named, codecs) = self.declared.pane_windows, self._panes
-        # Positions identify keys: a key that is requested twice has two.
+        # Positions identify keys: a key that is requested twice has two positions.
         keys = KeyColumn(rows.column("hash").to_numpy(), rows.column("position"))
         panes = PaneRows(keys, rows.column("sub").to_numpy(), accumulators.read(rows.column("value")))
         range_ = WindowRange(windows.dead_through(self.view.now_ms), _FAR)
@@ -219,7 +219,7 @@ class WindowReads:
         return self._result(held[0])
 
     def _merged(self, column: KeyColumn) -> dict[bytes, bytes]:
-        """Where each window of the key stores its contents: that place → the window."""
+        """Maps the storage location of each window's contents to the window."""
         if self._homes is None:
             return {}
         rows = self._homes.scan_keys(column)
@@ -251,7 +251,7 @@ def _is_as_stored(measure: BoundAggregate) -> bool:
 
 
 def _bounds(token: bytes) -> tuple[int | None, int | None]:
-    """Start and end of a window of time; windows of other kinds have none."""
+    """Start and end of a time window; None for windows of other kinds."""
     if len(token) != _TIME_WINDOW_BYTES:
         return None, None
     start, end = np.frombuffer(token, ">i8").tolist()

@@ -22,7 +22,7 @@ __all__ = ["probe"]
 
 
 def probe(modules: tuple[str, ...], store_url: str | None) -> dict[str, Any]:
-    """The fields of an `ExecutorReport`, with the executor's clock in place of its offset."""
+    """The fields of an `ExecutorReport`, with the executor's clock instead of its offset."""
     millstream = _import_if_present("millstream")
     return {
         "place": _place(),
@@ -40,7 +40,7 @@ def probe(modules: tuple[str, ...], store_url: str | None) -> dict[str, Any]:
 
 
 def _place() -> str:
-    """The executor by Spark's id, if known, and its host."""
+    """The executor's Spark id, if known, and its host."""
     page = re.search(r"//([^:/]+).*executorId=(\w+)", os.environ.get("SPARK_LOG_URL_STDERR", ""))
     number = page.group(2) if page else os.environ.get("SPARK_EXECUTOR_ID", "")
     host = page.group(1) if page else socket.gethostname()

@@ -81,6 +81,6 @@ def _probe_task(modules: tuple[str, ...], store_url: str | None) -> Callable[[It
 
 
 def _report(row: dict[str, Any], started_ms: int, finished_ms: int) -> ExecutorReport:
-    """Builds a report. The executor read its clock at some moment between start and finish."""
+    """Builds a report. The executor read its clock at some time between start and finish."""
     clock_ms = row.pop("clock_ms")
     return ExecutorReport(**row, clock_ahead_ms=max(clock_ms - finished_ms, 0) + min(clock_ms - started_ms, 0))

@@ -3,7 +3,7 @@
 An interrupt during a call into the JVM leaves half a response on the connection, and the cleanup prints tracebacks. So
 long calls run on a separate thread, and the interrupt hits only the waiting main thread. The call itself is abandoned:
 the process is about to end, together with its JVM. If it continues (in a notebook), the call finishes in its thread,
-and Spark is available for the next one.
+and Spark is then available for the next call.
 
 Spark's own handler, which cancels all jobs of the application, is not adopted: Spark installs it only for a context
 created on the main thread, and ending one query would fail all others.

@@ -12,7 +12,7 @@ _FULL = "java.io.IOException: No space left on device"
 
 
 class SparkJobError(RuntimeError):
-    """A Spark job failed for a reason of Spark's."""
+    """A Spark job failed for a reason within Spark."""
 
 
 def job_failure(error: BaseException, folder: str) -> SparkJobError | None:

@@ -45,7 +45,7 @@ def private_jvm_start(settings: Mapping[str, str]) -> Iterator[dict[str, str]]:
     public = dict(settings)
     if _TEMPORARY not in public.get(_JAVA_OPTIONS, ""):
         public[_JAVA_OPTIONS] = f"{public.get(_JAVA_OPTIONS, '')} {shlex.quote(f'{_TEMPORARY}{folder.path}')}".lstrip()
-    # The launcher puts Java options on the command line, wherever they come from.
+    # The launcher puts Java options on the command line, regardless of their origin.
     secrets = {key: public.pop(key) for key in settings if key != _JAVA_OPTIONS and secrets_of(key, settings[key])}
     if not secrets or _PROPERTIES in arguments:
         yield {**public, **secrets}

@@ -3,7 +3,7 @@
 Spark's scheduler queries the partitions that a task consists of for preferred locations. Shuffled rows have none; a
 join with this frame adds them: the first stage reads it instead of `range`, and in the others every subtask's envelopes
 are joined to its row. Both sides have the same partitioning, so the join needs no shuffle, and it is an outer join on a
-value that no row has: it changes nothing but the location (docs/decisions/0018).
+value that no row has, so it changes only the location (docs/decisions/0018).
 
 No public API builds this frame, so it is assembled from Spark's internals: an RDD with preferred locations, declared to
 be partitioned like `repartitionById`.

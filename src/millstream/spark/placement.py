@@ -1,4 +1,4 @@
-"""Chooses an executor for each subtask, so that it finds its operators and state where it left them. Pure functions.
+"""Chooses an executor for each subtask, so that its operators and state are already there. Pure functions.
 
 A subtask stays where it ran last while that executor lives. It moves if the executor is lost, or has more than its
 share of the subtasks while another has less: a new executor gets its share, and then nothing moves. Subtask 3 of every
@@ -75,8 +75,8 @@ def executor_of(place: str) -> str:
 
 
 def last_places(reports: Iterable[tuple[int, str]], before: Mapping[int, str]) -> dict[int, str]:
-    """The executor of each subtask by reports of its tasks in all stages: the most frequent one; in a tie the one
-    `before`.
+    """The executor of each subtask, from the reports of its tasks in all stages: the most frequent one; on a tie, the
+    one `before`.
 
     >>> last_places([(0, "a@h"), (0, "b@h"), (1, "b@h"), (1, "b@h"), (1, "c@h")], {0: "b", 7: "a"})
     {0: 'b', 1: 'b', 7: 'a'}

@@ -1,7 +1,7 @@
 """Determines the modules that unpickling imports, by examining the pickle's instructions without executing them.
 
-Two instructions matter. A global consists of a module's name and a name in it, the two strings pushed last. A module as
-a value is a call of cloudpickle's `subimport` with its name.
+Two instructions matter. A global consists of the name of a module and a name in it, the two strings pushed last. A
+module used as a value is a call of cloudpickle's `subimport` with its name.
 """
 
 from __future__ import annotations

@@ -49,14 +49,14 @@ class PrivateFolder:
 def fresh_shuffle_folder(
     memory: Path = Path("/dev/shm"), host: str | None = None, free_bytes_min: int = _FREE_BYTES_MIN
 ) -> PrivateFolder | None:
-    """Creates a folder in the memory file system; None if there is none, or not enough space."""
+    """Creates a folder in the memory file system; None if the system has none, or not enough space."""
     if not memory.is_dir() or not os.access(memory, os.W_OK):
         return None
     return fresh_folder(SHUFFLE_PREFIX, memory, host, free_bytes_min)
 
 
 def fresh_folder(prefix: str, parent: Path, host: str | None = None, free_bytes_min: int = 0) -> PrivateFolder | None:
-    """Creates a folder of this process below `parent`, with a name prefix; None if there is not enough space. First
+    """Creates a folder of this process below `parent`, with a name prefix; None without enough space. First
     removes abandoned folders of this machine and user."""
     prefix = f"{prefix}{safe(host or socket.gethostname())}-"
     _remove_abandoned(parent, prefix)

@@ -1,8 +1,8 @@
 """Ships a program's dependencies to its tasks: Python files, packages, archives, folders of modules.
 
 They travel through Spark, configured by PyFlink's settings (`python.files`, `python.requirements`, `python.archives`,
-`python.pythonpath`), each in a folder named by its content. So a job may bring a file of the same name as an earlier
-job of this process; its tasks import only from its own folders (`spark.task_imports`).
+`python.pythonpath`), each in a folder named by its content. So a job may ship a file with the same name as one of an
+earlier job of this process; its tasks import only from its own folders (`spark.task_imports`).
 
 **Packages** are installed once, by pip or uv, where the program runs, and sent as an archive that every worker unpacks
 and imports from. So the workers need neither pip nor a network, but must have the same platform and Python, as Spark's
@@ -183,7 +183,7 @@ def _lines_of(file: str) -> list[str]:
 
 
 def _refuse_other_versions(file: str, needed: Mapping[str, str], subject: str) -> None:
-    """Reports which line of a file that could not be installed requires another version than tasks need."""
+    """Reports the line of a requirements file that conflicts with a version that tasks need."""
     for line in _lines_of(file):
         name, versions = _parse_requirement(line)
         if name in needed and versions not in ("", needed[name]):

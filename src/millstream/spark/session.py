@@ -54,7 +54,8 @@ PYSPARK_SERIES = "4.3"
 _USERS_PYTHON = os.environ.get("PYSPARK_PYTHON")
 _IMPORTING = threading.Lock()
 
-# Measured in docs/decisions/0003: these keep the smallest epoch short and the memory of a long-running driver constant.
+# Measured in docs/decisions/0003: these settings keep the smallest epoch short and the memory of a long-running driver
+# constant.
 APPLICATION_SETTINGS: Mapping[str, str] = {
     "spark.ui.enabled": "false",
     "spark.python.unix.domain.socket.enabled": "true",
@@ -79,7 +80,7 @@ APPLICATION_SETTINGS: Mapping[str, str] = {
 }
 
 # On a cluster, executors without a heartbeat for this long are considered lost. Spark's default is two to three
-# minutes, during which the epoch stalls; an executor removed without need costs no more than one that dies.
+# minutes, during which the epoch stalls; an executor that is removed unnecessarily costs no more than one that dies.
 SILENCE_SETTINGS: Mapping[str, str] = {
     "spark.executor.heartbeatInterval": "5s",
     "spark.storage.blockManagerHeartbeatTimeoutMs": "45s",
@@ -98,7 +99,8 @@ EXCLUSION_SETTINGS: Mapping[str, str] = {
 # The memory of Python workers, whose batches are allocated in pieces of some hundred kilobytes. Arrow's allocator
 # requests huge pages, and the system blocks the worker until it has freed one: the first use of memory took twice as
 # long. The C library returns such pieces each time and gets them again page by page; it may retain this much. Arrow's
-# also returns memory at once; it may retain it for ten seconds, until the next epoch (decisions 0025, 0027).
+# allocator also returns memory at once; here it may retain it for ten seconds, until the next epoch (decisions 0025,
+# 0027).
 WORKER_ENVIRONMENT: Mapping[str, str] = {
     "MIMALLOC_PURGE_DELAY": "10000",
     "MIMALLOC_ALLOW_THP": "0",
@@ -240,7 +242,7 @@ def _start(builder: Any, master: str, log: Path) -> SparkSession:
 
 
 def chosen_master(master: str, settings: Mapping[str, str]) -> str:
-    """The effective master: the setting spark.master of the program or of spark-submit takes precedence."""
+    """The effective master: the program's or spark-submit's spark.master takes precedence."""
     return settings.get("spark.master") or _submit_settings().get("spark.master") or master
 
 
@@ -254,7 +256,7 @@ def _submit_settings() -> dict[str, str]:
 
 def _interpreter_of_tasks(master: str, settings: Mapping[str, str]) -> str:
     """The Python interpreter of tasks. On this machine it is the driver's own, with its packages, not any `python3`.
-    On a cluster it is the one that the user names, or `python3.x` of the driver's version on the executors."""
+    On a cluster it is the one that the user specifies, or `python3.x` of the driver's version on the executors."""
     if is_one_machine(master):
         return sys.executable
     named = {**_submit_settings(), **settings}.get("spark.pyspark.python") or _USERS_PYTHON

@@ -2,8 +2,8 @@
 
 The spec of an epoch is a local property of its Spark job, which Spark sends with each task. A short spec is inline, a
 longer one packed. One that is too long even then is a file in the job's store, which each machine reads once. While the
-store does not respond, it travels with the tasks after all: expensive, but the job continues on its local tier, as a
-narrow one would. The store is retried periodically, with a short timeout.
+store does not respond, the spec is sent with the tasks after all: expensive, but the job continues on its local tier,
+like a job of low parallelism. The store is retried periodically, with a short timeout.
 """
 
 from __future__ import annotations

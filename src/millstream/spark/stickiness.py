@@ -8,16 +8,16 @@ state it costs one query to the scheduler per epoch. If tasks run in one process
 far) the plan has no places. Correctness does not depend on places: an epoch whose tasks all ran elsewhere is only
 slower. So a failure here is logged once, and the job continues without places.
 
-A live executor may still run no tasks: it may be decommissioning, excluded after failures, or busy. One that ran none
-of its tasks is avoided for some epochs; otherwise subtasks would return to it every time, in vain. So is one whose
-tasks did not reach the store, if there are others: its machine may be disconnected from it.
+A live executor may still run no tasks: it may be decommissioning, excluded after failures, or busy. An executor that
+ran none of its tasks is avoided for some epochs; otherwise subtasks would be assigned to it again each time, in vain.
+So is one whose tasks did not reach the store, if others exist: its machine may be disconnected from the store.
 
 An executor that joins while the job runs gets its share when it is warmed up (`spark.warm_up`).
 
 An executor may be lost between epochs: the scheduler is queried before each epoch too, so that no plan starts with a
 lost place. If one is lost during an epoch, nothing waits for it (`spark.locality_waits`).
 
-Spark reads at application start that it should prefer our places to the hosts of a task's input: if the setting is
+The setting that makes Spark prefer our places to the hosts of a task's input is read at application start: if it is
 missing, a warning is logged.
 """
 
@@ -118,7 +118,7 @@ class Stickiness:
         return bool(lost)
 
     def _lost_now(self) -> tuple[set[Executor], bool]:
-        """The lost executors that have places; whether others are left."""
+        """The lost executors that have places, and whether others are left."""
         try:
             executors = self._executors() if self._places else ()
             return self._lost(executors), bool(executors)
@@ -186,7 +186,7 @@ class Stickiness:
         return place_subtasks(self._width, usable, before) if len(executors) > 1 and usable else ()
 
     def _ready(self, executors: list[Executor]) -> list[Executor]:
-        """The warmed-up executors. While a job starts, all count as warm: there are no others to continue on."""
+        """The warmed-up executors. While a job starts, all count as warm, because it has no others."""
         if self._warm_up is None:
             return executors
         if not self._places or self._epochs < _FIRST_EPOCHS:

@@ -1,7 +1,7 @@
 """Isolates the module imports of one job's tasks, and provides the working directory of its functions.
 
-Jobs of one application share Spark's workers, import folders and files. To let two of them bring modules of the same
-name (a function edited in a notebook between two jobs), every job has folders named by their content, and separate
+Jobs of one application share Spark's workers, import folders and files. So that two of them can ship modules of the
+same name (a function edited in a notebook between two jobs), every job has folders named by their content, and separate
 workers: Spark separates workers by their environment, which contains a digest of the job's folders. A worker that has
 imported a module therefore never sees another one of that name.
 """

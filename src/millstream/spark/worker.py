@@ -152,7 +152,7 @@ class LastingObjects:
     """Hides long-lived objects of this worker (modules, open operators) from the garbage collector.
 
     Spark's worker runs a full collection after every task, over all objects: 20 to 60 ms of each task, just when the
-    next one is due. New objects are collected before they are hidden, which costs next to nothing. Operators that were
+    next one is due. New objects are collected before they are hidden, which costs almost nothing. Operators that were
     hidden and have been closed since are found only by a collection of everything. That costs as much as Spark's, so
     it runs when as many subtasks have been opened since the last one as were open then, and at least a minimum: a
     short job opens few, and would spend a twentieth of its time on it.

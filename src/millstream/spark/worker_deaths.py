@@ -5,7 +5,7 @@ that takes too much memory. Spark then reports "Python worker exited unexpectedl
 own stage id. Spark numbers the stages of a job in order, so the position identifies our stage, and the operators of
 that stage that call user code are the suspects.
 
-A lost executor is different: a machine failed, and the epoch is run again.
+A lost executor is different: a machine failed, and the epoch is rerun.
 """
 
 from __future__ import annotations

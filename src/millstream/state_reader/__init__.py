@@ -13,7 +13,7 @@
 
     state_reader.SavepointBuilder("clicks").state("count", "total", frame, …).write("bootstrap/")
 
-It needs neither the job's program nor Spark (but for `to_spark`), and never disturbs a running job. The page
+It needs neither the job's program nor Spark (except for `to_spark`), and never disturbs a running job. The page
 docs/operate/state-as-data.md shows every kind of state and its columns.
 """
 

@@ -2,8 +2,8 @@
 
 An operator's account stores state in four places: tables of segments in the accounts of its subtasks (keyed state,
 timers, windows, joins), tables that subtask 0 writes for all (broadcast state), lists and maps of subtasks (operator
-state), and records in the feedback edge of a loop. Here all are one list of `StoredState`. No file is opened: sizes are
-taken from the manifest.
+state), and records in the feedback edge of a loop. Here all of them form one list of `StoredState`. No file is opened:
+sizes are taken from the manifest.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def _loop(uid: str, operator: str, account: OperatorAccount, created_ms: int) ->
 
 
 def find_operator(operators: Sequence[OperatorInfo], name: str, where: str) -> OperatorInfo:
-    """The operator of this uid, or the only one of this name; StoreError with suggestions if there is none.
+    """The operator with this uid, or the only one with this name; otherwise StoreError with suggestions.
 
     >>> find_operator([OperatorInfo("c1", "count", 1, None, ("total",))], "cuont", "epoch 7 of jobs/a")
     Traceback (most recent call last):
@@ -185,7 +185,7 @@ def find_operator(operators: Sequence[OperatorInfo], name: str, where: str) -> O
 
 
 def find_state(states: Iterable[StoredState], operator: OperatorInfo, name: str, where: str) -> StoredState:
-    """The state of this name; StoreError with suggestions if there is none."""
+    """The state of this name; otherwise StoreError with suggestions."""
     own = [state for state in states if state.uid == operator.uid]
     # A keyed, a broadcast and a list state may share a name: `name (broadcast)` distinguishes them.
     for state in own:

@@ -2,12 +2,12 @@
 
 Both versions are lists of immutable segments. Key groups with the same segments in both are not read: they differ only
 by expiry, which is not reported as a change. For the others both versions are scanned, a range of key groups at a time,
-and the rows of each are looked up in the other as in a segment (`state.segments.lookup`), so no step runs per row, for
-any key type.
+and the rows of each are looked up in the other as in a segment (`state.segments.lookup`), so the comparison is
+vectorised for every key type.
 
-A row is changed when its value or its due time is. A different expiry time alone is not a change. If the type of the
-values changed, old ones are converted to the new type; if only the program can do that, or has converted all of them,
-each side has its own type.
+A row is changed if its value or its due time differs. A different expiry time alone is not a change. If the type of the
+values changed, old ones are converted to the new type; if only the program can do that, or has already converted all of
+them, each side has its own type.
 """
 
 from __future__ import annotations
@@ -296,5 +296,5 @@ class _ListDiff:
         if side is None:
             return {}
         rows = (row for block in side.blocks() for row in block.to_pylist())
-        # By their text: map keys may have any type.
+        # Sorted by their string form: map keys may have any type.
         return {repr([row[field.name] for field in self._named]): row for row in rows}

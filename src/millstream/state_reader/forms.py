@@ -1,4 +1,4 @@
-"""Forms: the columns that a reader sees for one stored column, converted without a step per row.
+"""Forms: the columns that a reader sees for one stored column; the conversion is vectorised.
 
     Plain         the stored column, under a name
     Fields        a struct as one column per field
@@ -8,7 +8,7 @@
                   kinds. The column has the bytes; its field is marked, and `rows` decodes keys. Pickles are never
                   opened unless the caller passes `unpickle`
 
-A form is made once for a state and is small: it is shipped to Spark's tasks. Invariant: its arrays have the types of
+A form is created once per state and is small: it is shipped to Spark's tasks. Invariant: its arrays have the types of
 its fields, in every block.
 """
 

@@ -1,8 +1,8 @@
-"""Converts users' rows, from any table library, to the typed columns a state is written from.
+"""Converts users' rows, from any table library, to the typed columns of a state to be written.
 
-Arrow tables, readers and batches, pandas and polars and Spark DataFrames become one Arrow table. A column, or several
+Arrow tables, readers and batches, and pandas, polars and Spark DataFrames become one Arrow table. A column, or several
 that make up a ROW or TUPLE, is then checked against a declared type: cast if that is lossless, converted value by value
-if the type has an encoding of its own (BIG_DEC, INSTANT), and rejected with the state's name otherwise.
+if the type has its own encoding (BIG_DEC, INSTANT), and rejected with the state's name otherwise.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def state_column(table: pa.Table, columns: Columns, type_info: TypeInformation |
     try:
         batch = checked_batch(pa.RecordBatch.from_arrays(arrays, names=schema.names), type_info)
     except TypeMismatchError:
-        # The type may have an encoding of its own; converting value by value names a value that does not fit.
+        # The type may have its own encoding; converting value by value identifies a value that does not fit.
         return codec.encode(python_values(table, columns, what))
     if is_row:
         return pa.StructArray.from_arrays(batch.columns[: len(schema)], fields=list(codec.arrow_type))

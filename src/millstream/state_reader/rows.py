@@ -1,7 +1,7 @@
 """The rows of a state, exported as Arrow, pandas, polars, a Spark DataFrame, or Python values.
 
 Columns have the types that the program declared. Values without a type are bytes in the store: pickles, and keys of
-composite or mixed kinds. Such keys are decoded here. A pickle is not: opening it runs code in it. Callers that trust
+composite or mixed kinds. Such keys are decoded here. A pickle is not, because unpickling runs code. Callers that trust
 every writer of the store pass `unpickle`; without it such values are refused, and `raw=True` returns their bytes.
 Neither is decoded in a Spark task.
 

@@ -6,11 +6,11 @@
 
 A new job bootstraps its state this way; `from_snapshot` replaces some states of an existing one and copies the rest:
 other states, timers, positions of sources. The result is a self-contained savepoint (`checkpoint.savepoints`): a folder
-that can be copied anywhere. It is complete or no savepoint at all: the list of its files is written last.
+that can be copied anywhere. The list of its files is written last, so an incomplete folder is not a savepoint.
 
-Types must equal the program's declarations, because keys are looked up by the hash of their type: `key_type` is the
-type of `key_by` (None if it is called without one), `value_type` the type of the state's descriptor (None: pickled).
-Windows cannot be written: only their operator knows which panes and timers belong together.
+Types must equal the program's declarations, because a key's hash depends on its type: `key_type` is the type of
+`key_by` (None if it is called without a type), `value_type` the type of the state's descriptor (None: pickled). Windows
+cannot be written: only their operator knows which panes and timers belong together.
 """
 
 from __future__ import annotations
@@ -267,7 +267,7 @@ class SavepointBuilder:
         return self
 
     def _check_keys(self, added: _Table, what: str) -> None:
-        """Reject keys of another type than in the snapshot: the job could not look them up."""
+        """Reject keys of a type other than in the snapshot: the job could not look them up."""
         if self.snapshot is None:
             return
         for stored in states_of(self.snapshot.manifest):

@@ -1,4 +1,4 @@
-"""Checks every file of a store that is neither a manifest nor named by one: pins, leases, requests, specs.
+"""Checks every file of a store that is neither a manifest nor named in one: pins, leases, requests, specs.
 
 Each kind has its folder, its name and its format (`storage/names.py`). A file whose content does not match its name is
 a problem; a file with an unknown name is a stray, and only reported. Nothing is changed, and a file that is removed
@@ -132,7 +132,7 @@ Check = Callable[[bytes, str], object]
 
 
 def _check_of(name: str) -> Check | None:
-    """The check for a file of this name; None if there is none."""
+    """The check for a file of this name, if any."""
     if name == leaving_name():
         return _leaving
     if is_stalled(name):

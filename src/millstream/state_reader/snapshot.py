@@ -52,7 +52,7 @@ __all__ = ["Snapshot", "StateInfo"]
 
 @dataclass(frozen=True)
 class StateInfo:
-    """A state of an operator. `rows` counts stored changes, which for an often overwritten state exceed its rows."""
+    """A state of an operator. `rows` counts stored changes: more than its rows if they are often overwritten."""
 
     operator: str
     uid: str
@@ -144,7 +144,7 @@ class Snapshot:
         )
 
     def stored(self, operator: str, state: str) -> StoredState:
-        """The location of a state; StoreError with suggestions if there is none of that name."""
+        """The location of a state; StoreError with suggestions if no state has that name."""
         owner_info = find_operator(self.operators, operator, self.where)
         return find_state(self._states, owner_info, state, self.where)
 
@@ -163,9 +163,9 @@ class Snapshot:
         """The live rows of a state, all or those of one key.
 
         `operator` is its uid or its name. `raw` returns pickles, and keys without a declared type, as bytes. `flatten`
-        returns the fields of a ROW or TUPLE as columns of their own, `value_word`; otherwise `value` is one struct
-        column. Values stored without a type are pickles, and are refused unless `raw` or `unpickle` is passed.
-        `unpickle` runs code from the store: `pickle.loads`, or a function that returns a substitute.
+        returns the fields of a ROW or TUPLE as separate columns, `value_word`; otherwise `value` is one struct column.
+        Values stored without a type are pickles, and are refused unless `raw` or `unpickle` is passed. `unpickle` runs
+        code from the store: `pickle.loads`, or a function that returns a substitute.
         """
         source = self.source(self.stored(operator, state), raw=raw, flatten=flatten)
         return StateRows(source, self.renew, key, unpickle)

@@ -1,6 +1,6 @@
 """The jobs under a folder, read from their stores.
 
-A store records how far a job has come, and how its last run ended (`checkpoint/run_end.py`). A lock detects whether a
+A store records a job's progress, and how its last run ended (`checkpoint/run_end.py`). A lock detects whether a
 driver runs the job now: the system releases it with the driver (`storage/log_lock.py`), whereas a file would be stale
 after a crash. Without locks, as in an object store, the driver's lease names the process: if it ran on this machine,
 its state is known. Otherwise the job's state is unknown: the status is as of the newest epoch, and is shown with the
@@ -41,13 +41,13 @@ FAILED, CANCELED = "FAILED", "CANCELED"
 @dataclass(frozen=True)
 class ListedJob:
     """A job by its newest manifest. `last_epoch_ms` is the commit time of the newest epoch, None if there is none.
-    `is_alive`: whether a driver runs it; None if unknown. `driver`: the holder of its lease, alive or not.
+    `is_alive`: whether a driver runs it; None if unknown. `driver`: the holder of its lease, whether alive or not.
 
     `status` is the manifest's, but FAILED or CANCELED if the last run ended so, with the reason in `problem`;
-    INTERRUPTED if the manifest says RUNNING, no driver runs the job and none has ended it (its process was killed); and
+    INTERRUPTED if the manifest has RUNNING, but no driver runs the job or has ended it (its process was killed); and
     STARTING if the job had ended and a driver runs it again. Before the first epoch it is STARTING while a driver runs
-    it, INTERRUPTED if one did, else NO EPOCH YET. DROPPED: the job no longer exists, and its store is retained for its
-    forks and savepoints.
+    it, INTERRUPTED if a driver ran it before, else NO EPOCH YET. DROPPED: the job no longer exists, and its store is
+    retained for its forks and savepoints.
     """
 
     name: str

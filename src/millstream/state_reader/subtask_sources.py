@@ -1,4 +1,4 @@
-"""Rows that belong to subtasks and not to keys: operator state, and records in a loop.
+"""Rows that belong to subtasks instead of keys: operator state, and records in a loop.
 
 They are read whole, without lookup by key.
 
@@ -8,8 +8,8 @@ of a map. Values are returned as stored, of their Arrow type or as pickles.
 **Records in the feedback edge of a loop** at the end of an epoch are stored as blocks (`runtime.exchange.blocks`), as
 they cross an exchange: Arrow columns of typed records, one pickle of untyped ones. A row here is a record, with the
 subtask that stored it, its index there and its timestamp. Untyped records cannot be separated without opening their
-pickle, which only the job does: there a row is a whole block, and its value the pickle of two lists, of values and of
-timestamps. The content of a loop fits the memory of a task.
+pickle, which only the job does: in this case a row is a whole block, and its value is the pickle of two lists, values
+and timestamps. The content of a loop fits the memory of a task.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The rows of one stored table as a reader sees them: its columns, and block after block of rows.
 
 A table has the columns key, sub, value, due and expiry time (`state.tables.layout`). Their meaning depends on the kind
-of the state: a sub is a map's key, a list's sequence number, a timer's time, a pane's start, the number of a window.
+of state: a sub may be a map's key, a list's sequence number, a timer's time, a pane's start, or the number of a window.
 `shown` decides that once, from the state and its layout; `TableSource.blocks` then yields live rows, the newest version
 of each, with every column converted for a whole block at a time.
 
@@ -255,7 +255,7 @@ def _sub_columns(state: StoredState, view: TableView, raw: bool) -> list[Shown]:
 
 
 def _has_pickled_subs(state: StoredState, view: TableView) -> bool:
-    """Whether map keys are pickled. Without a record in the manifest: pickles all begin and end alike."""
+    """Whether map keys are pickled. Without a record in the manifest: pickles all begin and end with the same bytes."""
     if view.layout.sub_type != pa.binary() or state.history:
         return bool(state.history) and state.history[-1].map_key == _PICKLED
     columns = list(_stored(view, "sub"))

@@ -1,9 +1,9 @@
 """Checks every file of a store, and reports which epochs are intact.
 
-Each file is checked once, however many epochs name it: segments by `state.segments.segment_check`, a chunk at a time,
-lists of operator state and the files of a savepoint by their checksums; files that no manifest names by `small_files`.
-Local files are mapped or streamed; files of a remote store are fetched one after another. The store may be in use: an
-epoch that is removed during the check is omitted.
+Each file is checked once, no matter how many epochs name it: segments by `state.segments.segment_check`, a chunk at a
+time, lists of operator state and the files of a savepoint by their checksums; files that no manifest names by
+`small_files`. Local files are mapped or streamed; files of a remote store are fetched one after another. The store may
+be in use: an epoch that is removed during the check is omitted.
 
 Staged output may wait in the job's own store or, for a file sink, next to the published files. There it is checked as
 well, up to the length in the manifest. A file under its final name is published and no longer belongs to the job. Files
@@ -324,7 +324,8 @@ def _archive_problems(entry: ArchivedFile) -> list[str]:
 
 
 def staged_problems(job_store: Store, staged: StagedFile, needed: bool) -> list[str]:
-    """The problems of a staged file. `needed`: it is of the newest epoch, so it cannot have been published since."""
+    """The problems of a staged file. `needed`: the file belongs to the newest epoch, so it cannot have been published
+    since."""
     store = job_store if staged.target is None else open_store(staged.target)
     if not store.exists(staged.file):
         is_lost = needed if staged.target is not None else True

@@ -1,8 +1,8 @@
 """A sink whose output the test reads.
 
-Tasks stage their records, which appear here only when their epoch is published, so a test sees what a reader of the
-real output would see: no output of a failed epoch, and no duplicates. The test's object is the driver's; the copies in
-tasks collect nothing.
+Tasks stage their records, which appear here only when their epoch is published, so a test sees the same as a reader of
+real output: no output of a failed epoch, and no duplicates. Only the test's object, which is used on the driver,
+collects; its copies in tasks do not.
 """
 
 from __future__ import annotations

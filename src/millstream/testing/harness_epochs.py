@@ -3,7 +3,7 @@
 The steps are executed by the task's own code (`run_epoch`). State is in a store in memory, in the same form as in any
 store, and every epoch continues from the acknowledgement of the previous one.
 
-Invariant: an epoch that fails never happened. The next one opens the state of the last complete one.
+Invariant: a failed epoch has no effect. The next one opens the state of the last complete one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class HarnessSnapshot:
     watermark: int
     parallelism: int
     max_parallelism: int
-    _states: Mapping[int, SubtaskAccount]  # by subtask, as in a manifest; so are the next
+    _states: Mapping[int, SubtaskAccount]  # by subtask, as in a manifest, like the next attributes
     _functions: Mapping[int, FunctionAccount]
     _files: Mapping[str, bytes]
     _broadcast: StoredTables | None = None  # versions of broadcast states, shared by all subtasks
@@ -55,7 +55,8 @@ def harness_facts() -> JobFacts:
 
 
 class _OneCall:
-    """The exchange traffic of an epoch of the harness: the input of one call. Nothing is sent; results stay in it."""
+    """The exchange of one harness epoch: its input is that of one call, and it buffers results instead of sending
+    them."""
 
     def __init__(self, work: Callable[[], None] | None, watermark: int) -> None:
         self._work, self._watermark = work, watermark

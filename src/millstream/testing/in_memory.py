@@ -1,4 +1,4 @@
-"""Runs a complete job in this process: the real engine, with tasks called one after another in place of Spark.
+"""Runs a complete job in this process: the real engine, with tasks called one after another instead of by Spark.
 
 `run` returns the job's published output and the manifests of its epochs. It rejects a job that would never end, and
 never waits longer than `timeout_s`.
@@ -39,8 +39,9 @@ __all__ = ["Result", "run"]
 class Result:
     """The outcome of a job.
 
-    `result[out]` are the values that reached the `Collect` sink `out`, which may also be named by its name. `epochs`
-    counts the epochs that processed input; `manifests` has one more at the end, which records that all is published.
+    `result[out]` is the list of values that reached the `Collect` sink `out`, which may also be given by name. `epochs`
+    counts the epochs that processed input; `manifests` has one more at the end, which records that everything is
+    published.
     """
 
     collected: Mapping[str, tuple[Collected, ...]]
@@ -172,7 +173,7 @@ def _refuse_to_execute(graph: Graph, settings: JobSettings) -> NoReturn:
 
 
 def _check_names(graph: Graph) -> None:
-    """Reject two sinks of one name: lookups by that name would be ambiguous."""
+    """Reject two sinks with the same name: lookups by that name would be ambiguous."""
     names = [sink.name for sink in {id(sink): sink for _, sink in _collects(graph)}.values() if sink.name is not None]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:

@@ -3,12 +3,12 @@
 The harness calls the function exactly as a task does (same operator, same type checks, same context), except that
 exceptions of the function reach the test unchanged, and that the function is not copied: a test may inspect it.
 
-Every call is an epoch of its own: records are pushed one at a time, event time is constant between two calls of
+Every call is a separate epoch: records are pushed one at a time, event time is constant between two calls of
 `watermark`, and processing time is the clock's. So state and timers are written and read back between any two records,
 as may happen in a job. A call that fails has no effect on keyed state.
 
 Records and event time arrive on one input, on two, or on a stream and a broadcast stream, under the names of Flink's
-test harnesses. Event time of an operator with two inputs is the lower of theirs.
+test harnesses. Event time of an operator with two inputs is the lower of the two.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ class HarnessInputs:
             raise refuse(f"OperatorHarness.{method}: the function is no broadcast function and has no such input")
 
     def _check_subtask(self, batch: Batch, number: int) -> None:
-        """Reject what the exchange before the operator would: an invalid key, and a record of another subtask."""
+        """Reject what the exchange upstream of the operator would: an invalid key, and a record of another subtask."""
         context = self._operator.setting.context
         edges = [edge for edge in self._operator.node.inputs if edge.input == number and edge.key_selector is not None]
         for edge in edges:

@@ -128,7 +128,7 @@ class Script(Source):
         return index
 
     def _pause(self, split: int, index: int, ms: int) -> None:
-        """Pause once, however often the epoch after the pause is planned."""
+        """Pause once, no matter how often the epoch after the pause is planned."""
         assert self._clock is not None
         if (split, index) not in self._pauses_over:
             self._pauses_over.add((split, index))

@@ -1,1 +1,1 @@
-"""`millstream sql`: a terminal for SQL, and scripts of it. Queries run as jobs in this process."""
+"""`millstream sql`: an interactive SQL client that also runs scripts. Queries run as jobs in this process."""

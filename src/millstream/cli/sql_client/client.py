@@ -105,7 +105,7 @@ class SqlClient:
     # --- statements ---------------------------------------------------------------------------------------------------
 
     def run_script(self, text: str, name: str) -> bool:
-        """Execute the statements of a script, up to the first failure; whether there was none."""
+        """Execute the statements of a script, up to the first failure; returns whether all succeeded."""
         try:
             spans = statement_spans(text)
         except MillstreamError as error:
@@ -141,7 +141,7 @@ class SqlClient:
         except Exception as error:
             if not self._terminal.is_live:
                 raise
-            # A defect of ours, or of a user's function. The dialogue continues, and its jobs with it.
+            # A bug of ours or of a user function. The dialogue and its jobs continue.
             message = f"{type(error).__name__}: {error}. This is unexpected: please report it with the statement"
             return self._refused(MillstreamError(message), place)
         return True
@@ -150,7 +150,7 @@ class SqlClient:
         return str(self.environment.get_config().get(ATTACHED, "true")).strip().lower() != "false"
 
     def _detach(self, statement: Statement, text: str, site: Site) -> None:
-        """Run the job of an INSERT in a process of its own."""
+        """Run the job of an INSERT in a separate process."""
 
         def start(store: str) -> str:
             with self._console.status("starting the job …") if self._terminal.is_live else nullcontext():
@@ -220,7 +220,7 @@ class SqlClient:
     def _refused(self, error: MillstreamError, place: str | None = None) -> bool:
         if place is not None:
             self._print(place)
-        # There is no program with a line to report; the message shows the place in the statement.
+        # No program line can be reported; the message shows the position in the statement.
         show_error(error, self._terminal.output if self._terminal.is_live else sys.stderr, has_program=False)
         return False
 
@@ -233,7 +233,7 @@ class SqlClient:
     # --- the end, and names for the prompt ----------------------------------------------------------------------------
 
     def wait_for_jobs(self) -> bool:
-        """Wait for the jobs that INSERTs started; whether all succeeded. Ctrl-C stops those that still run."""
+        """Wait for the jobs that INSERTs started; returns whether all succeeded. Ctrl-C stops running ones."""
         good = True
         for job, _ in self.environment._runner.jobs:
             try:
@@ -279,7 +279,7 @@ class SqlClient:
             job.wait()
 
     def names(self) -> KnownNames:
-        """The names that a statement may use now."""
+        """The names that statements can currently use."""
         environment = self.environment
         tables = {}
         for name in (*environment.list_tables(), *environment.list_views(), *environment.list_temporary_tables()):

@@ -1,8 +1,8 @@
 """Completes statements: tables where a table is expected, columns after a name, functions and keywords.
 
 A pure function of the text around the cursor and the known names. It uses tokens only, so it works in unfinished
-statements, which is when it is called. Columns of the tables in scope come first; before FROM is typed, those of all
-tables, first of the tables that the statement names elsewhere (INSERT INTO).
+statements, which is when it is called. Columns of the tables in scope are listed first. Before FROM is typed, the
+columns of all tables are listed, first those of tables that the statement names elsewhere (INSERT INTO).
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def suggestions(text: str, names: KnownNames, rest: str = "") -> list[Suggestion
 
 
 def _word_before(text: str) -> str:
-    """The letters at the end of a string. Searched backwards: a pattern would start at each letter of a long one."""
+    """The letters at the end of a string. Searched backwards: a pattern would try every position of a long string."""
     start = len(text)
     while start and (text[start - 1].isalnum() or text[start - 1] in "_$"):
         start -= 1
@@ -145,7 +145,8 @@ def _in_view(
 
 
 def _columns(origins: Sequence[Origin], quote: str, written: str) -> Iterator[Suggestion]:
-    """Columns that begin with `written`. One that several tables of FROM have is qualified with its table's name."""
+    """Columns that begin with `written`. A column that occurs in several tables of FROM is qualified with its table's
+    name."""
     owners: dict[str, list[Origin]] = {}
     for origin in dict.fromkeys(origins):
         for column in origin.columns:

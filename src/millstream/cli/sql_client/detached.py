@@ -1,8 +1,8 @@
-"""INSERT jobs that outlive the client: each runs in a process of its own, a client without a terminal.
+"""INSERT jobs that outlive the client: each runs in a separate process, a client without a terminal.
 
-The process receives, through a private pipe (statements may hold secrets), the statements that made the session, and
-the statement to run (`DetachedRequest`). It answers once: the job runs, or why it does not. From then on the two
-communicate only through the job's store. The process has a session of its own, so neither Ctrl-C nor the end of the
+The process receives, through a private pipe (statements may hold secrets), the statements that defined the session, and
+the statement to run (`DetachedRequest`). It answers once: that the job runs, or why not. From then on the two
+communicate only through the job's store. The process has its own terminal session, so neither Ctrl-C nor the end of the
 terminal reaches it.
 """
 
@@ -44,7 +44,7 @@ def starts_job(statement: sql.Statement) -> bool:
 
 @dataclass(frozen=True)
 class SentStatement:
-    """A statement as text, with the user's place of it."""
+    """A statement as text, with its line in the user's script."""
 
     text: str
     file: str
@@ -60,8 +60,8 @@ class SentStatement:
 
 
 class SessionLog:
-    """The statements that made a session: definitions and settings. Statements that run or show something are omitted,
-    and so are materialised tables, whose jobs belong to the session."""
+    """The statements that defined a session: definitions and settings. Statements that run or show something are
+    omitted, and so are materialised tables, whose jobs belong to the session."""
 
     def __init__(self, settings: Mapping[str, str], is_batch: bool) -> None:
         self._settings, self._is_batch = dict(settings), is_batch
@@ -124,7 +124,7 @@ def start_detached(request: DetachedRequest, command: Sequence[str] = _COMMAND) 
         stderr=subprocess.DEVNULL,
         start_new_session=True,
         text=True,
-        # Modules that can be imported here can be imported there, whether installed or in a folder.
+        # Modules that can be imported here, whether installed or in a folder, can be imported there.
         env={**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)},
     )
     try:

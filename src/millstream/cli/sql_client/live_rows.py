@@ -1,8 +1,8 @@
 """The rows of a changing result: the state of its changelog, as of a committed epoch.
 
 A result is a multiset of rows. Changes are applied by whole epochs, and within an epoch additions before retractions:
-tasks deliver in any order, and a row that moves from one task to another is then neither counted twice nor lost. Of
-very many rows only the newest are retained, because a screen shows no others; the rest are counted.
+tasks deliver in any order, and a row that moves from one task to another is then neither counted twice nor lost. If
+there are very many rows, only the newest are retained, because the screen shows no others; the rest are counted.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _ADDING = ("+I", "+U")
 
 
 class LiveRows:
-    """The rows that are in a result now, in the order in which they were added.
+    """The current rows of a result, in the order in which they were added.
 
     >>> rows = LiveRows()
     >>> rows.apply([["+I", "a", "1"], ["+I", "b", "1"]])

@@ -1,10 +1,10 @@
 """Shows a result as one table that changes in place, until it ends or the user ends it.
 
-Invariant: the screen shows the result as of the newest delivered epoch, at most a moment later, whether or not more
-follows. An epoch is shown as a whole: never with an update half applied.
+Invariant: the screen shows the result as of the newest delivered epoch with only a short delay, whether or not more
+follows. An epoch is shown as a whole, never with a half-applied update.
 
-`table_lines` is the picture, a pure function of the rows and the size of the terminal: the newest rows that fit, as
-many columns as fit, and below them the number of each. Cut parts are marked.
+`table_lines` renders it, as a pure function of the rows and the terminal size: the newest rows that fit, as many
+columns as fit, and below them the numbers of rows and columns. Truncated parts are marked.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ def show_live(
     size: Callable[[], os.terminal_size],
     now_s: Callable[[], float] = time.monotonic,
 ) -> int:
-    """Show a result until it has ended; returns the final number of rows. Ctrl-C leaves the last picture."""
+    """Show a result until it has ended; returns the final number of rows. Ctrl-C leaves the last state on the
+    screen."""
     rows = LiveRows()
     updated, ending = "", "Ctrl-C ends the query"
     painted_s, painted_size, is_changed = -math.inf, size(), True

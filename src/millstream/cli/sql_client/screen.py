@@ -1,4 +1,4 @@
-"""Shows results as lines, one after the other; on a terminal in pages.
+"""Prints results as lines, on a terminal in pages.
 
 An endless result is shown as long as the user reads it. On a terminal a page waits for a key, and while it waits no
 further row is consumed, so its job waits too.
@@ -71,7 +71,7 @@ class Pages:
 
 
 def read_key() -> str:
-    """The next key, without waiting for Enter. Later bytes stay in the input: keys that are typed ahead."""
+    """The next key, without waiting for Enter. Later bytes (keys typed ahead) stay in the input."""
     import termios
     import tty
 
@@ -80,7 +80,7 @@ def read_key() -> str:
     try:
         tty.setcbreak(descriptor, termios.TCSADRAIN)
         key = os.read(descriptor, 1)
-        # An arrow is several bytes, and one key.
+        # An arrow key sends several bytes.
         while key.startswith(b"\x1b") and len(key) < 8 and select.select([descriptor], [], [], _REST_OF_KEY_S)[0]:
             key += os.read(descriptor, 1)
             if (key[-1:].isalpha() and key != b"\x1bO") or key.endswith(b"~"):

@@ -47,7 +47,7 @@ def run_sql(request: SqlRequest) -> int:
 
 
 def _dialogue(client: SqlClient) -> int:
-    if not sys.stdin.isatty():  # statements come through a pipe
+    if not sys.stdin.isatty():  # statements are read from a pipe
         try:
             text = _decoded(sys.stdin.buffer.read(), "standard input")
         except MillstreamError as error:

@@ -3,8 +3,8 @@
 It uses tokens and parentheses only, so it works in statements that are unfinished or invalid. Constructs that it cannot
 follow (a function that returns rows) have no columns; nothing here is an error.
 
-A statement is a tree: a list of tokens, with a list for each pair of parentheses, and the cursor at its place. A query
-is one SELECT of it, between set operations.
+A statement is a tree: a list of tokens, with a list for each pair of parentheses, and the cursor at its position. A
+query is one SELECT of it, between set operations.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _AFTER_FROM = frozenset({"WHERE", "GROUP", "HAVING", "QUALIFY", "WINDOW", "ORDER
 _WINDOWS = frozenset({"TUMBLE", "HOP", "CUMULATE", "SESSION"})
 _WINDOW_COLUMNS = ("window_start", "window_end", "window_time")
 _ORIGIN_ITEMS_MAX = 64  # how far an alias is searched; a hint may precede it
-_DEPTH_MAX = 40  # deeper parentheses than anybody writes do not get a list of their own
+_DEPTH_MAX = 40  # unrealistically deep parentheses do not get separate lists
 
 Tree = list[Any]  # of tokens and trees
 
@@ -40,7 +40,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class StatementScope:
-    """The scope of the cursor: origins, those of its own query first; the statement's WITH queries; and whether the
+    """The scope of the cursor: origins, innermost query first; the statement's WITH queries; and whether the
     cursor is where FROM continues, so that a table is expected after a comma."""
 
     origins: tuple[Origin, ...] = ()
@@ -222,7 +222,7 @@ def _column_names(tree: Tree) -> tuple[str, ...]:
 
 
 def _columns_of(tree: Tree, known: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """The columns of a query in parentheses, as far as their names are visible."""
+    """The columns of a query in parentheses, if their names can be derived."""
     query = _queries(tree)[0]
     start = next((at for at, item in enumerate(query) if _is(item, "SELECT")), None)
     if start is None:

@@ -1,6 +1,6 @@
-"""Every configuration key with an effect, and how its text is parsed.
+"""Every configuration key with an effect, and how its value is parsed.
 
-The table is the documentation: `KNOWN` holds each key with its type, its default, and its effect, Flink's keys
+The table is also the documentation: `KNOWN` holds each key with its type, its default, and its effect, Flink's keys
 (`flink_options`) as well as our own. `check_key` rejects an unknown key and names the nearest one: a misspelt setting
 that is silently ignored is the most expensive kind of typo.
 

@@ -1,4 +1,4 @@
-"""The setting `python.archives`: files, and after `#` where each is unpacked in the working directory of functions."""
+"""The setting `python.archives`: files, each with its target in the working directory of functions after `#`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ARCHIVE_ENDINGS = (".zip", ".jar", ".tar", ".tar.gz", ".tgz")
 
 def archive_target(item: str, at: str | None = None) -> PurePosixPath:
     """Where an item of the setting is unpacked. Raises ConfigurationError for archives that Spark does not unpack, and
-    for places outside of the working directory.
+    for targets outside of the working directory.
 
     >>> str(archive_target("jobs/data.zip#data")), str(archive_target("jobs/data.zip"))
     ('data', 'data.zip')

@@ -369,8 +369,8 @@ _NEWEST_NAMES = {
 
 
 def buffer_timeout_ms(configuration: Mapping[str, str]) -> int | None:
-    """The buffer timeout that is set, under either name; -1: it is off, by its switch or by a negative time as in older
-    programs; None: it is not set.
+    """The buffer timeout that is set, under either name; -1: disabled, by its switch or, as in older programs, by a
+    negative time; None: not set.
 
     >>> buffer_timeout_ms({"execution.buffer-timeout": "50 ms"}), buffer_timeout_ms({"execution.buffer-timeout": "-1"})
     (50, -1)

@@ -1,4 +1,4 @@
-"""One known setting: its key, how its text is parsed, its default, and its effect."""
+"""One known setting: its key, how its value is parsed, its default, and its effect."""
 
 from __future__ import annotations
 

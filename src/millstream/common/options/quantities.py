@@ -1,6 +1,6 @@
 """Parses durations and memory sizes in configuration: `10 s`, `500ms`, `PT1M`, `64mb`.
 
-Pure parsing, both exact: an invalid text is rejected with the valid forms.
+Pure and exact: an invalid string is rejected with an error that lists the valid forms.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Options of tables with an effect here, and how their text is parsed: a wrong value is an error where it is set.
+"""Table options with an effect here, and how their values are parsed: an invalid value is an error where it is set.
 
-They have Flink's names, and their values are read in any case. Other options of Flink's tables tune its own engine
+They have Flink's names, and their values are case-insensitive. Other table options of Flink tune its own engine
 (`table/environments/known_settings.py` has their names).
 """
 

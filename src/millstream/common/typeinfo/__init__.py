@@ -2,8 +2,8 @@
 
 A declared type brings speed and safety: values travel as Arrow columns, state can be queried and evolved, and a value
 of another type is rejected where it arises. Without one, values travel as pickles (`Types.PICKLED_BYTE_ARRAY()`), and
-plans show that. The type classes are in `scalar_types` and `composite_types` and are all public from here, under
-PyFlink's names.
+plans show that. The type classes are in `scalar_types` and `composite_types` and are all exported here, under PyFlink's
+names.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ __all__ = [
 
 
 class Types:
-    """Makes every type.
+    """Creates all types.
 
     >>> Types.ROW_NAMED(["word", "count"], [Types.STRING(), Types.LONG()]).get_field_names()
     ['word', 'count']
@@ -180,7 +180,7 @@ class Types:
 
     @staticmethod
     def OBJECT_ARRAY(element_type: TypeInformation) -> ObjectArrayTypeInfo:
-        """An array of anything: a list."""
+        """An array with elements of any type: a list."""
         return ObjectArrayTypeInfo(element_type)
 
     @staticmethod

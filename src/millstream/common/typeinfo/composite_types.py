@@ -1,7 +1,7 @@
 """Types made of other types: rows, tuples, lists, maps, arrays.
 
-A row type's field names exist and are distinct from the moment it exists; all later code (columns, state, plans) may
-rely on that. A value that is not a type is rejected here, at the user's line.
+The field names of a row type always exist and are distinct, so all other code (columns, state, plans) may rely on that.
+A value that is not a type is rejected here, at the user's line.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class RowTypeInfo(TypeInformation):
         return list(self._field_names)
 
     def get_field_index(self, field_name: str) -> int:
-        """The position of a field, -1 if there is none of that name."""
+        """The position of a field; -1 if no field has that name."""
         return self._field_names.index(field_name) if field_name in self._field_names else -1
 
     def get_field_types(self) -> list[TypeInformation]:
@@ -88,7 +88,7 @@ class RowTypeInfo(TypeInformation):
 
     @property
     def has_own_names(self) -> bool:
-        """Whether the fields have names of their own; rows are then matched by name."""
+        """Whether the fields were named explicitly; rows are then matched by name."""
         return self._has_own_names
 
     def need_conversion(self) -> bool:
@@ -282,7 +282,7 @@ class MapTypeInfo(TypeInformation):
 
 
 class ExternalTypeInfo(TypeInformation):
-    """Flink's wrapper for types that come from a table; it holds the same values as the type inside."""
+    """Flink's wrapper for types of table columns; it has the same values as the wrapped type."""
 
     def __init__(self, type_info: TypeInformation) -> None:
         self._type_info = checked_type(type_info, "the inside of an ExternalTypeInfo")

@@ -1,8 +1,8 @@
 """DECIMAL(precision, scale): a decimal number with a fixed number of digits, as in SQL and Parquet (beyond PyFlink's
 `Types`).
 
-`Types.BIG_DEC()` holds any decimal as its text. A DECIMAL is a column of 128 bits, has a place in files that other
-systems read, and every value of it has `scale` digits after the point. A value with more digits is rejected, never
+`Types.BIG_DEC()` holds any decimal as its text. A DECIMAL is a 128-bit column, can be stored in files that other
+systems read, and each of its values has `scale` digits after the point. A value with more digits is rejected, never
 rounded: the program decides how to round money.
 """
 
@@ -33,7 +33,7 @@ class DecimalTypeInfo(TypeInformation):
 
     @property
     def precision(self) -> int:
-        """How many digits a value has at most."""
+        """The maximum number of digits."""
         return self._precision
 
     @property

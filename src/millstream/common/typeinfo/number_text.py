@@ -1,8 +1,7 @@
-"""The text of floating-point numbers, as Java writes them: used wherever a number is printed, written or set as Flink
-does.
+"""Formats floating-point numbers as Java does: used wherever a number is printed or written as in Flink.
 
-A number has the fewest digits that distinguish it from its neighbours, but at least two; outside 0.001 to 10^7 it has
-an exponent.
+A number is written with the fewest digits that distinguish it from its neighbours, but at least two; outside 0.001 to
+10^7 with an exponent.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ def is_near_one(value: float) -> bool:
 
 
 def far_text(value: float, shortest: str, rounded: Callable[[float], Any]) -> str:
-    """The text of a number that is not near one, or is none. `shortest` are its digits in Python's notation, `rounded`
-    makes a number of its width."""
+    """The text of a number that is not near one, or of NaN or an infinity. `shortest` is its shortest form in Python's
+    notation, `rounded` rounds to its width."""
     if value != value:
         return "NaN"
     if value in (float("inf"), float("-inf")):

@@ -2,7 +2,7 @@
 
 A type is a plain immutable value: two are equal when they describe the same thing, and they can be hashed, pickled and
 printed. `notation` is the short form that plans, messages, stored files and f-strings use; `str` is PyFlink's text,
-`repr` the expression that makes it. None of them has a Java type.
+`repr` the expression that creates it. No type has a Java counterpart.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class TypeInformation:
         """A type has no parts unless its class adds some."""
 
     def get_java_type_info(self) -> Any:
-        """PyFlink's bridge to the JVM; there is none here."""
+        """PyFlink's bridge to the JVM; not available here."""
         raise NotAvailableError(
             f"{self} has no Java type behind it. Use the Python type itself, "
             "or millstream.records.columns.arrow_type for its Arrow type."
@@ -222,7 +222,7 @@ class DateTypeInfo(TypeInformation):
 class TimeTypeInfo(TypeInformation):
     """The type of a `datetime.time` without a zone; its wire form is microseconds since midnight."""
 
-    # PyFlink shifts by the machine's zone here. A time of day has none, so the shift is nothing.
+    # PyFlink shifts by the machine's zone here. A time of day has no zone, so no shift is applied.
     EPOCH_ORDINAL = 0
 
     def need_conversion(self) -> bool:
@@ -322,7 +322,7 @@ class LocalTimeTypeInfo(TypeInformation):
 
 
 class PickledBytesTypeInfo(TypeInformation):
-    """The type of any Python value at all: it travels as a pickle."""
+    """The type of any Python value, which travels as a pickle."""
 
     @property
     def notation(self) -> str:

@@ -1,4 +1,4 @@
-"""The archive of a table in a job's state: files of rows that left the state, which the state lists (decision 0023).
+"""Table archives: files with rows that left the state of a job's table; the state lists the files (decision 0023).
 
 archive.py           when rows leave the state, and the sink that publishes their files
 archived_files.py    the state's entry for a file; reading it under its published or its staged name

@@ -1,8 +1,8 @@
 """The archive of a table: when rows leave the state, and which sink writes them.
 
-With a time column (`by`) a row is old when its time is `after_ms` behind the watermark. Otherwise
-it is old when it has not changed for `after_ms` by the clock. Both define a *cut*, a time that only grows; rows at or
-before it leave. It moves in steps of `every_ms`, so that an archive has one file per step and not per epoch.
+With a time column (`by`), a row is archived when its time is `after_ms` behind the watermark, otherwise when it has not
+changed for `after_ms` of processing time. Both define a *cut*, a time that only grows; rows at or before it leave. It
+moves in steps of `every_ms`, so that an archive has one file per step and not per epoch.
 """
 
 from __future__ import annotations
@@ -58,12 +58,13 @@ class Archive:
 
     @property
     def is_counted(self) -> bool:
-        """Whether rows have a count instead of a primary key."""
+        """Whether the table has no primary key, and equal rows are stored with a count."""
         return not self.primary_key
 
     @property
     def has_fixed_times(self) -> bool:
-        """Whether all versions of a key have one time: then the time identifies the files that may hold a key."""
+        """Whether all versions of a key have the same time: then the time identifies the files that may hold the
+        key."""
         return self.by is not None and (self.is_counted or self.by in self.primary_key)
 
     @property
@@ -75,13 +76,14 @@ class Archive:
         return RowType.of([*self.row_type.names, ARCHIVED_VERSION, last], [*types, *own], nullable=False)
 
     def _file_column(self, kind: DataType) -> DataType:
-        """The type of a column in a file: nullable, for columns added later. Delta has times of microseconds only."""
+        """The type of a column in a file: nullable, for columns added later. Delta only supports microsecond
+        timestamps."""
         if self.format == DELTA and isinstance(kind, TimestampType | LocalZonedTimestampType):
             return type(kind)(MICROSECONDS)
         return kind.nullable()
 
     def sink(self) -> Sink:
-        """The sink for its files: each epoch of a subtask writes at most one."""
+        """The sink for the files; a subtask writes at most one per epoch."""
         file_type = TableRowType(self.file_type)
         if self.format == DELTA:
             return DeltaTableSink(self.url, file_type, file_bytes_max=_WHOLE, adds_columns=True)
@@ -90,11 +92,11 @@ class Archive:
         return FileSink(self.url, ArchiveParts(file_type))
 
     def discarding(self) -> Archive:
-        """A copy for replays: rows leave the state, and are not written."""
+        """A copy for replays: rows leave the state but are not written."""
         return replace(self, format=DISCARDED)
 
     def cut_ms(self, time_ms: int) -> int | None:
-        """The time up to which rows are archived at `time_ms` (a watermark or processing time); None: none are.
+        """The time up to which rows are archived at `time_ms` (a watermark or processing time); None: no rows are.
 
         The end of the input archives nothing: the complete table remains in state.
         """
@@ -132,7 +134,7 @@ class Archive:
 
 @dataclass(frozen=True)
 class ArchiveParts(ParquetParts):
-    """Parquet with small row groups, so that a key is read without the whole file, and with page checksums."""
+    """Parquet with page checksums, and with small row groups, so that a key can be read without the whole file."""
 
     def written(self, tables: Iterable[pa.Table]) -> bytes:
         sink = pa.BufferOutputStream()

@@ -1,7 +1,7 @@
 """Publishes files of an archive that the table's operator has staged.
 
 The operator writes the file itself, with a writer of `sink`, because its state must list the file. The writer's staged
-entry arrives here as a row of text, and goes into the manifest like any staged entry; `sink` itself plans and
+entry arrives here as a string in a row, and is stored in the manifest like any staged entry; `sink` itself plans and
 publishes.
 """
 

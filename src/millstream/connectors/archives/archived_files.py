@@ -1,19 +1,20 @@
 """The state's entries for archived files, and reading of the files.
 
 An entry is stored in the keyed state of the table, by the file's version, under one key of each key group in the
-file: so any subtask that owns a group knows the files with its rows. Entries are only added.
+file: so any subtask that owns a key group has the entries of all files with rows of that group. Entries are only added.
 
-The file has two names in its life: a staged and a published one. A reader
-tries the second, the first, and the second again: one of them always exists. A file under
-neither name was removed, which is an error: no query result omits its rows silently.
+The file is first staged, then published, under different names. A reader tries the published name, the staged one, and
+the published one again: one of them always exists. A file under neither name was removed, which is an error: no query
+result omits its rows silently.
 
-An archive folder is accessible to others. So a file is only read if it is, byte for byte, the one written: the entry
-has its length and checksum. Parquet's own checks are insufficient: its footer, which selects the row groups of a key,
-has no checksum, and a slightly damaged footer can make Arrow crash the process. The file
-is not mapped either, because truncating a mapped file would crash the process, too.
+Others can access an archive folder. So a file is read only if it is byte for byte the one written: the entry has its
+length and checksum. Parquet's own checks are insufficient: its footer, which selects the row groups of a key, has no
+checksum, and a slightly damaged footer can make Arrow crash the process. The file is not mapped either, because
+truncating a mapped file would crash the process, too.
 
-Columns are matched by name, and by their *birth*: a column that the file lacks, or that is another one of the same
-name, was added to the table later, and is NULL in its rows. A birth is any text; "": an original column.
+Columns are matched by name, and by their *birth*: a column that the file lacks, or that has the same name but a
+different birth, was added to the table later, and is NULL in the file's rows. A birth is any string; "": an original
+column.
 """
 
 from __future__ import annotations
@@ -76,9 +77,9 @@ _TEXT, _NUMBER = VarCharType(0x7FFFFFFF, False), BigIntType(False)
 @dataclass(frozen=True)
 class ArchivedFile:
     """One file. `url` is the archive's address, `file` and `staged` are names below it ("": never staged elsewhere).
-    Its rows have times from `low_ms` to `high_ms`, and keys of the groups `group_low` to `group_high`. Of rows of one
-    key, the one with the greater `version` is newer. `born`: the births of its columns that are not original,
-    as JSON; "" or None: all are. Many fields: each one is stored in the state."""
+    Its rows have times from `low_ms` to `high_ms`, and keys of the groups `group_low` to `group_high`. Of two rows with
+    the same key, the one with the greater `version` is newer. `born`: the births of non-original columns, as JSON; ""
+    or None: all columns are original. Many fields: each one is stored in the state."""
 
     form: int
     url: str
@@ -124,7 +125,7 @@ def entries_of(columns: Iterable[pa.Array]) -> list[ArchivedFile]:
 
 
 def _each_once(column: pa.StructArray) -> pa.StructArray:
-    """The distinct entries of a column: a file has one for every key group, which may be very many."""
+    """The distinct entries of a column: a file has one entry per key group, which may be very many."""
     _check_forms(column)
     files = column.field("file").dictionary_encode()
     numbers = column.field("version").to_numpy() * len(files.dictionary) + files.indices.to_numpy()
@@ -153,7 +154,7 @@ def latest_ms(columns: Iterable[pa.StructArray]) -> int | None:
 
 
 def births_of(names: Sequence[str], born: Sequence[str]) -> dict[str, str]:
-    """The births of columns that are not original. `born` is empty if all are.
+    """The births of columns that are not original, empty if all columns are.
 
     >>> births_of(["k", "n"], ["", "7f3a:42"]), births_of(["k"], [])
     ({'n': '7f3a:42'}, {})
@@ -165,7 +166,7 @@ def read_file(
     entry: ArchivedFile, schema: pa.Schema, filters: Sequence[GroupFilter] = (), births: Mapping[str, str] | None = None
 ) -> pa.Table:
     """The rows of a file with the columns of `schema`, which may include the archive's own. Row groups without
-    a row for which all `filters` are true are skipped. `births`: those of the table's columns that have one."""
+    a row for which all `filters` are true are skipped. `births`: the births of the table's non-original columns."""
     file = _opened(entry)
     if file.metadata.num_rows != entry.rows:
         row_count = file.metadata.num_rows
@@ -193,7 +194,7 @@ def _shown(entry: ArchivedFile) -> str:
 
 
 def _unreadable(entry: ArchivedFile, error: Exception) -> StoreError:
-    """An unreadable file: transient if the disk fails to answer, else damaged."""
+    """The error for an unreadable file: transient if the disk does not answer, else damage."""
     if is_transient(error):
         return StoreAwayError(f"{_shown(entry)} cannot be read now: {error}")
     return StoreDamagedError(f"{_shown(entry)} cannot be read: {error}. Put the file back")
@@ -247,7 +248,7 @@ def _source(store: Store, name: str, entry: ArchivedFile) -> pa.NativeFile | Non
 
 
 def _check_content(entry: ArchivedFile, size: int, crc32: int) -> None:
-    """Reject a file that is not the one written. Entries of older versions have a length, and no checksum."""
+    """Reject a file that is not the one written. Entries of older versions have a length but no checksum."""
     if entry.bytes and size != entry.bytes:
         raise StoreDamagedError(
             f"{_shown(entry)} has {size} bytes, expected {entry.bytes}: it was truncated or replaced. Put the file back"

@@ -3,7 +3,7 @@
 A Parquet archive's files are staged in a folder that its sink sweeps. A data file of a Delta table has its final name
 from the start, in the table's own folder, invisible until the log lists it; and the table's `vacuum` must not
 run on an archive, because it does not know the files that a job's state lists. So these files are searched for here.
-The job decides which of them an epoch lists (`jobs.epochs.archive_sweeper`).
+The job determines which of them are listed by an epoch (`jobs.epochs.archive_sweeper`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def candidate_leftovers(archive: Archive, job: str, before: int) -> set[str]:
 
 
 def remove_leftovers(archive: Archive, files: Collection[str]) -> None:
-    """Remove these files, except those in the table: once published they belong to others as well."""
+    """Remove these files, except those listed by the table: once published they also belong to its other readers."""
     sink = archive.sink()
     if not files or not isinstance(sink, DeltaTableSink):
         return

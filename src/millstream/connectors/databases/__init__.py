@@ -1,4 +1,4 @@
-"""SQL databases: a sink with one transaction per epoch; PostgreSQL tables, and their changes, as sources.
+"""SQL databases: a sink with one transaction per epoch; PostgreSQL tables and their changes as sources.
 
 addresses       addresses as JDBC or the database's clients write them; passwords are never shown. `tls_modes`:
                 how the server's certificate is checked

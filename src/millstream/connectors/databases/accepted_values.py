@@ -48,8 +48,8 @@ class RefusedValue:
 
 @dataclass(frozen=True)
 class AcceptedValues:
-    """The rules of a table: its columns' types as the database writes them, where they are
-    known, the NOT NULL columns, the ones of these without a default, and the computed columns."""
+    """The rules of a table: its column types as the database writes them, as far as known, the NOT NULL columns, those
+    without a default, and the computed columns."""
 
     kind: str
     types: Mapping[str, str] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class AcceptedValues:
         return [name for name in names if folded(name) not in known]
 
     def refused(self, columns: pa.RecordBatch, deletes: pa.Array | None = None) -> Iterator[RefusedValue]:
-        """The values that would be refused, column by column. `deletes`: rows of which only the key is checked."""
+        """The values that would be refused, column by column. `deletes`: rows for which only the key is checked."""
         if not columns.num_rows:
             return
         put = None if deletes is None else pc.invert(deletes)
@@ -136,7 +136,7 @@ _NULL = "null, but the column is NOT NULL"
 
 
 def _holds_no_json(column: pa.Array, *, is_json: bool) -> bool:
-    """Whether a nested number that becomes JSON is NaN or infinite."""
+    """Finds NaN and infinite numbers nested in values that become JSON."""
     kind = column.type
     if pa.types.is_floating(kind):
         return is_json and bool(pc.any(pc.invert(pc.is_finite(column))).as_py())
@@ -158,7 +158,7 @@ def _number_rules(column: pa.Array, declared: str) -> Iterator[tuple[pa.Array, s
     below, above, scale = bounds
     kind = column.type
     if pa.types.is_integer(kind):
-        # A narrower type cannot exceed the bounds, and could not even hold them.
+        # A narrower type cannot exceed the bounds, and may not even be able to represent them.
         width = kind.bit_width - 1
         least, greatest = max(math.floor(below) + 1, -(1 << width)), min(math.ceil(above) - 1, (1 << width) - 1)
         outside = pc.or_(pc.less(column, pa.scalar(least, kind)), pc.greater(column, pa.scalar(greatest, kind)))
@@ -184,7 +184,7 @@ def _bounds(declared: str) -> tuple[Decimal, Decimal, int] | None:
     match = _DECIMAL.fullmatch(declared)
     if match:
         digits, scale = int(match[1]), int(match[2])
-        half = Decimal(5).scaleb(-scale - 1)  # a greater value is rounded up to one with more digits
+        half = Decimal(5).scaleb(-scale - 1)  # a greater value would be rounded up to one with more digits
         above = Decimal(10) ** (digits - scale) - half
         return -half if match[3] else -above, above, scale + 1
     return None

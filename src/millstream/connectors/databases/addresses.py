@@ -68,7 +68,7 @@ _TARGETS = {"primary": "read-write", "master": "read-write", "any": "any", "seco
 
 @dataclass(frozen=True)
 class DatabaseAddress:
-    """A database and its user. `hosts` may list several of a PostgreSQL; an empty one is the client's default.
+    """A database and its user. `hosts` may list several of a PostgreSQL; an empty host is the client's default.
 
     >>> parse_address("jdbc:postgresql://db:5433/sales?user=ann&password=secret")
     DatabaseAddress(postgresql://ann@db:5433/sales)
@@ -179,7 +179,7 @@ def _parts(place: str, kind: str, url: str) -> tuple[str, tuple[tuple[str, int],
 
 
 def _check_query(query: str, url: str) -> None:
-    """Reject text that may be the rest of a password with `&` in it, and not an option."""
+    """Reject text that may be the rest of a password containing `&` rather than an option."""
     parts = query.split("&")
     secret = next((at for at, part in enumerate(parts) if is_sensitive(part.partition("=")[0])), len(parts))
     if not all(_OPTION.match(part) for part in parts[secret + 1 :]):

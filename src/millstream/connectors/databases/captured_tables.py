@@ -1,6 +1,6 @@
 """Checks the catalogue of a table whose changes are read: at the start, and with every scan of the log.
 
-The log lacks some information. These cases are detected in the catalogue and rejected by name:
+The log lacks some information. The following cases are detected in the catalogue and rejected with specific errors:
 
     no replica identity          the server refuses UPDATEs of a published table: checked before anything is created
     an identity that is not the key     a delete would log other columns than those that identify the row
@@ -32,7 +32,8 @@ _TABLE = """
         to_regclass(%s) = c.oid
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = coalesce(%s::oid, to_regclass(%s))
 """
-# A system column is written with its table and never again, so its transaction is the one that created the table.
+# Catalogue rows of system columns are written only when a table is created, so their transaction is the one that
+# created it.
 _PARTS = """
     SELECT t.relid::bigint, i.xmin::text::bigint, i.xmin = a.xmin, format('%%I.%%I', n.nspname, c.relname)
     FROM pg_partition_tree(%s::oid::regclass) t JOIN pg_inherits i ON i.inhrelid = t.relid
@@ -120,7 +121,8 @@ _ANEW = "Start the job again from a new snapshot: give the source another name, 
 def admitted_parts(
     known: Sequence[TablePart], now: CapturedTable, subject: str, *, skips_removals: bool
 ) -> tuple[TablePart, ...]:
-    """The current partitions; rejected if rows were added or removed with one since the tree was `known`."""
+    """The current partitions; rejected if attaching or removing one has added or removed rows since the tree was
+    `known`."""
     names = dict(zip((part.relation for part in now.parts), now.part_names, strict=True))
     attached = {part.relation: part.attached_by for part in known}
     for part in now.parts:

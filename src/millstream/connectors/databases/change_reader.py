@@ -1,4 +1,4 @@
-"""Reads a range of a slot in a task: the same rows every time, also when the connection is lost within it.
+"""Reads a range of a slot in a task: the same rows every time, even if the connection is lost within it.
 
 The reading process caches its connection between epochs. If it breaks within a range, the range is read again from
 its start on a new one, and rows already emitted are skipped: the same range always returns the same rows.
@@ -50,7 +50,7 @@ class ChangeReader:
     timeouts: Timeouts
 
     def read(self, start: int, stop: int, bytes_max: int | None = None) -> Read:
-        """The rows of the transactions in [start, stop), or of the first of them with about `bytes_max` bytes."""
+        """The rows of the transactions in [start, stop), or of as many of the first as have about `bytes_max` bytes."""
         emitted_rows = 0
         deadline_s = self.patience.monotonic() + self.patience.total_s
         while True:
@@ -90,7 +90,7 @@ class ChangeReader:
 
 
 class _Reading:
-    """One pass over the messages of a range, in pieces."""
+    """One pass over the messages of a range, in batches."""
 
     def __init__(self, decoder: ChangeDecoder, bytes_max: int | None) -> None:
         self._decoder, self._bytes_max = decoder, bytes_max
@@ -100,7 +100,7 @@ class _Reading:
         decoder, size = self._decoder, 0
         for message in log:
             commit_end = decoder.take(message)
-            # Count rows only: the table is described once in each reading, within the range or before it.
+            # Count only rows: each pass contains the description of the table once, within the range or before it.
             if decoder.is_wanted and message[0] in _ROW_TAGS:
                 size += len(message)
             if len(decoder.rows.kinds) >= _BATCH_ROWS:
@@ -128,7 +128,7 @@ def cached_connection(address: DatabaseAddress, timeouts: Timeouts) -> Iterator[
         connection = None
     if connection is None:
         connection = connect(address, timeouts)
-        # A Spark worker process outlives the job; the server closes connections that it left.
+        # A Spark worker process outlives the job; the server closes connections that it leaves open.
         connection.execute("SET idle_session_timeout = '10min'")
         connection.commit()
     try:

@@ -1,4 +1,4 @@
-"""The rows of a PostgreSQL table, then every change of them, exactly once.
+"""Reads the rows of a PostgreSQL table, then every change to them, exactly once.
 
 On its first start the job creates a replication slot together with a snapshot: the slot has exactly the transactions
 that the snapshot lacks. The snapshot is copied into the job's store (`table_copy`), because it cannot be
@@ -230,7 +230,7 @@ class PostgresChangesSource(Source):
         except (Exception, KeyboardInterrupt):
             patience = replace(self.patience, total_s=min(self.patience.total_s, _UNDOING_S))
             with suppress(Exception):
-                # A store that does not answer may have written the document all the same: then the start succeeded.
+                # A store that does not answer may still have written the document: then the start succeeded.
                 if start.made.has_objects and load_table(self._store, self.settings.name) is None:
                     self._with_connection(start.made.undo, patience)
             raise
@@ -274,7 +274,7 @@ class PostgresChangesSource(Source):
         ends_at = self._table().ends_at
         stop = self._log.reach(connection, self._slot(), offset, budget, ends_at, self._committed_lsn)
         if stop != offset or self.patience.monotonic() - self._watched_s >= _WATCH_S:
-            # A table removed from the publication, or dropped and created again, stays silent.
+            # A table that was removed from the publication, or dropped and recreated, produces no changes.
             self._watch(connection)
         return stop
 

@@ -1,9 +1,9 @@
 """PostgreSQL's column types as Millstream types, and parsing of the text that PostgreSQL writes for values.
 
-A snapshot (COPY) and the log (pgoutput) use the same text for a value, and both are parsed here: a row looks the same
-from either. Arrow converts whole columns; arrays, JSON for a declared ROW or MAP, and whole numbers
-beyond 64 bits are converted one by one. Invalid text is an error that shows it. PostgreSQL has values that no
-column of ours can hold ('infinity' as a date, years BC): these are errors too, never approximated.
+A snapshot (COPY) and the log (pgoutput) use the same text for a value, and both are parsed here, so both yield equal
+rows. Arrow converts whole columns; arrays, JSON for a declared ROW or MAP, and whole numbers beyond 64 bits are
+converted one by one. Invalid text is an error that shows it. PostgreSQL has values that no column of ours can hold
+('infinity' as a date, years BC): these are errors too, never approximated.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def typed_column(texts: pa.Array, type_info: TypeInformation, subject: str) -> p
 
 
 def _in_columns(texts: pa.Array, plain: TypeInformation) -> pa.Array:
-    """The fast path; ArrowInvalid if there is none, or if a value does not fit."""
+    """The vectorised fast path; ArrowInvalid if the type has none, or if a value does not fit."""
     if isinstance(plain, BasicTypeInfo):
         if plain.basic_type is BasicType.BOOLEAN:
             if not pc.all(pc.is_in(texts, pa.array(["t", "f", None], pa.string()))).as_py():
@@ -142,7 +142,7 @@ def _bytes(text: str) -> bytes:
 
 
 def _converter(plain: TypeInformation) -> Callable[[str], Any]:
-    """The converter of one text to a Python value: the reference for `_in_columns`, and the path for nested values."""
+    """The converter from one string to a Python value: the reference for `_in_columns`, and used for nested values."""
     element = element_type(plain)
     if element is not None:
         # PostgreSQL has no separate type for nested arrays.
@@ -176,7 +176,7 @@ _ARRAY_TOKEN = re.compile(r'"((?:[^"\\]|\\.)*)"|([^{},"]+)|([{},])', re.DOTALL)
 
 
 def _array(text: str) -> list[Any]:
-    """Parses PostgreSQL's text of an array into lists of strings.
+    """Parses PostgreSQL's text format of an array into lists of strings.
 
     >>> _array('{1,NULL,"a,\\\\"b",{}}')
     ['1', None, 'a,"b', []]

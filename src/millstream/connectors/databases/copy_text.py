@@ -1,8 +1,8 @@
 """Writes columns as the CSV text that PostgreSQL's COPY reads, using Arrow.
 
-COPY distinguishes a null (nothing between two commas) from an empty text (two quotes), as Arrow writes them. Numbers
-are written with round-trip digits, times in UTC, bytes in hexadecimal. The database returns every value
-as `sql_values.text_of` would have written it.
+COPY distinguishes a null (nothing between two commas) from an empty string (two quotes), and Arrow writes them this
+way. Numbers are written with round-trip digits, times in UTC, bytes in hexadecimal. The database returns every value as
+`sql_values.text_of` would have written it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _OPTIONS = csv.WriteOptions(include_header=False, quoting_style="needed")
 
 
 def copy_text(columns: list[pa.Array], types: list[TypeInformation]) -> pa.Buffer:
-    """The rows of these columns as CSV.
+    """These columns as CSV rows.
 
     >>> copy_text([pa.array([1, None]), pa.array(["a", ""])], [Types.LONG(), Types.STRING()]).to_pybytes()
     b'1,"a"\\n,""\\n'

@@ -34,7 +34,7 @@ class CreatedObjects:
         return self.slot is not None or self.publication is not None
 
     def undo(self, connection: Connection[Any]) -> None:
-        """Drop both; but not the publication if another slot was created since, which may use it."""
+        """Drop both, but keep the publication if another slot has been created since, which may use it."""
         own_slots: set[str] = set()
         if self.slot is not None:
             own_slots = {self.slot.name, self.slot.reader.name}

@@ -1,7 +1,7 @@
-"""The database operations of the sink. A dialect implements them for one kind of database; it holds no connection.
+"""The database operations of the sink. A dialect implements them for one kind of database, and holds no connection.
 
-The sink's transaction is the same everywhere: lock the committer's row, check whether it has the epoch already, write
-the rows, write the epoch, commit. Only the statements differ, and the fastest way to transfer many rows.
+The sink's transaction is the same everywhere: lock the committer's row, check whether it already has the epoch, write
+the rows, write the epoch, commit. Dialects differ only in the statements, and in the fastest way to transfer many rows.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Timeouts:
 @dataclass(frozen=True)
 class RowBatch:
     """Rows to write: `columns` laid out as in `type_info`, without their row kinds; `first` is the number of
-    the first among all rows of the commit. `deletes`: mask of rows that delete by key; None: none does."""
+    the first among all rows of the commit. `deletes`: mask of rows that delete by key; None: no row deletes."""
 
     columns: pa.RecordBatch
     type_info: TypeInformation
@@ -126,11 +126,11 @@ class Dialect(ABC):
     def upsert(
         self, connection: Any, table: TableName, names: Sequence[str], key: Sequence[str], batches: Iterator[RowBatch]
     ) -> None:
-        """For each key among the rows, replace the table's row by the last of them, or delete it if that one
-        deletes."""
+        """For each key among the rows, replace the table's row by the last of them, or delete it if that row is a
+        delete."""
 
     def clear_upserted(self, connection: Any, table: TableName, names: Sequence[str]) -> None:
-        """Discard rows that `upsert` has staged for the transaction, if it stages any; rows already written stay."""
+        """Discard rows that `upsert` may have staged for the transaction; rows already written stay."""
         return
 
     @abstractmethod
@@ -141,7 +141,7 @@ class Dialect(ABC):
     def texts(
         self, connection: Any, query: str, parameters: Sequence[Any], types: Sequence[TypeInformation]
     ) -> list[pa.Array]:
-        """The result of a query as columns of strings, in PostgreSQL's text format for these types."""
+        """A query result as columns of strings, in PostgreSQL's text format for these types."""
 
     @abstractmethod
     def is_invalid_parameter(self, error: BaseException) -> bool:

@@ -1,7 +1,7 @@
 """The first start of a job that reads changes: its checks and the objects it creates, in order.
 
     1. check the server, the table, its columns and its replica identity: nothing is created for a table that cannot
-       be read, and a publication of one without a replica identity would break the application's own statements
+       be read, and a publication of a table without a replica identity would break the application's own statements
     2. store the name of the slot, so that the next start removes it if this one crashes
     3. create the publication, unless it exists
     4. create the slot and, in its snapshot, the copy of the rows
@@ -84,7 +84,8 @@ class FirstStart:
     made: CreatedObjects = field(default_factory=CreatedObjects)
 
     def begin(self, connection: Connection[Any]) -> StoredTable:
-        """Create slot and copy, under a lock: another driver would take our slot for the leftover of a crash."""
+        """Create slot and copy under a lock: otherwise another driver would treat our slot as the leftover of a
+        crash."""
         _check_server(connection, self.subject)
         with slots.start_lock(connection, f"{self.store.url} {self.settings.name}"):
             if load_table(self.store, self.settings.name) is not None:
@@ -194,7 +195,7 @@ def _check_generated(layout: TableLayout, names: Sequence[str], subject: str) ->
 
 
 def _slot_name(text: str) -> str:
-    """A prefix for a slot's name, which has only lower-case letters, digits and underscores."""
+    """A prefix for a slot's name, which may contain only lower-case letters, digits and underscores."""
     return re.sub(r"[^a-z0-9_]", "_", text.lower())[:_SLOT_NAME_MAX]
 
 

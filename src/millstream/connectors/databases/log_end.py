@@ -1,11 +1,11 @@
 """How far a log may be read, and how often it is scanned: the driver's view of a log while it waits for changes.
 
-A range must end at a record boundary, or a commit could span two ranges. The server reports where the next record
-will start, which is a boundary, and up to where the log is on its disk, which may be inside a record. So a range
-ends at a boundary that has reached the disk since.
+A range must end at a record boundary, or a commit could span two ranges. The server reports the start of the next
+record, which is a boundary, and the end of the log on its disk, which may be inside a record. So a range ends at a
+boundary that has since reached the disk.
 
-Scanning for changes makes the server decode the changes of all tables. Slow scans without a result become
-less frequent, so that they take a third of the time at most; without new log there is no scan at all.
+A scan for changes makes the server decode the changes of all tables. Slow scans without a result become less frequent,
+so that they take at most a third of the time; without new log, nothing is scanned.
 """
 
 from __future__ import annotations
@@ -52,6 +52,6 @@ class ScanPace:
         return self._monotonic()
 
     def record_empty(self, started_s: float) -> None:
-        """A scan that started then found no changes."""
+        """Records that a scan found no changes."""
         ended_s = self._monotonic()
         self._due_s = ended_s + 2 * (ended_s - started_s)

@@ -1,8 +1,8 @@
 """The driver's scan of a log: determines how far the next epoch reads.
 
 Requests the commits of a slot after an offset, and caches them: the same offset returns the same
-result. While only other tables write, the offset advances now and then, in an epoch without rows,
-so that the server may remove log that no job reads.
+result. While only other tables change, the offset advances occasionally, in an epoch without rows, so that the server
+may remove log that no job needs.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class LogWatch:
         ends_at: int | None,
         committed_lsn: int,
     ) -> int:
-        """The end of the last transaction within the budget; `offset` if there is none.
+        """The end of the last transaction within the budget; `offset` without one.
 
         Never beyond `ends_at`. The job no longer reads log before `committed_lsn` in normal operation.
         """

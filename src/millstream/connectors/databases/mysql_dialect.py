@@ -3,7 +3,7 @@
 Sessions are strict: a string that is too long, or a number out of range, is an error and never truncated. Tables must
 use InnoDB, the engine with transactions. Only the database decides which keys are equal (a collation may treat
 'A' as 'a'), so changes are not sorted by key here: runs of upserts and of deletes are executed in order.
-Only the two halves of an update, the rows before and after with one key, are treated as one change.
+Only an update's before and after rows with the same key are treated as one change.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ class MysqlDialect(Dialect):
             deletes = [False] * len(rows) if batch.deletes is None else batch.deletes.to_pylist()
             for deletes_rows, run in groupby(_changes(rows, deletes, places), key=lambda change: change[0]):
                 _write_run(connection, put, remove, places, deletes_rows, [row for _, row in run])
-        # An index may have been created since the start; none can be between the first row and the commit.
+        # An index may have been created since the start; none can be created between the first row and the commit.
         indexes = _unique_indexes(connection, *_place(table))
         check_upsert_key(indexes, key, f"Table {table}", self.other_index_advice)
 

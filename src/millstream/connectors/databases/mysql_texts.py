@@ -20,7 +20,8 @@ __all__ = ["mysql_texts"]
 
 
 def mysql_texts(values: Sequence[str | bytes | None], type_info: TypeInformation, *, is_bits: bool = False) -> pa.Array:
-    """A column of MySQL's strings, to be parsed as this type. An invalid text is passed on and reported by the parser.
+    """A column of MySQL's strings, to be parsed as this type. An invalid string is passed on, and the parser reports
+    it.
 
     >>> mysql_texts(["1", None, "0"], Types.BOOLEAN()).to_pylist()
     ['t', None, 'f']

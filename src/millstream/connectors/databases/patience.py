@@ -6,7 +6,7 @@ until the time limit is used up; then the restart strategy decides (`ConnectionE
 (a wrong password, a missing table, a value that does not fit) is raised at once, as an error of the program.
 
 Callers of `retry` must make repetition safe: a second attempt must detect the effects of the first.
-A sink does so by the row of its committer.
+A sink does so by means of its committer's row.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LONGEST_PAUSE_S = 2.0
 
 
 class DatabaseUnavailableError(ConnectionError):
-    """The database does not answer, or not now; a retry may succeed later."""
+    """The database does not answer, or refuses temporarily; a retry may succeed later."""
 
 
 @dataclass(frozen=True)

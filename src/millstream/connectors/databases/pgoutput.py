@@ -5,12 +5,13 @@ PostgreSQL's output plugin `pgoutput` (protocol 1) sends whole transactions in c
     B(egin), with the position of the commit  ·  R(elation), before its first change  ·  I(nsert), U(pdate), D(elete),
     T(runcate)  ·  C(ommit)
 
-The position of a transaction is that of its commit record. A range of the log [start, stop) holds the transactions
-whose position is in it: never a part of one. Other transactions are skipped undecoded.
+The position of a transaction is that of its commit record. A range [start, stop) of the log holds exactly the
+transactions with positions in it, each as a whole. Other transactions are skipped undecoded.
 
 The previous row in an update or delete depends on the table's replica identity. FULL: the whole row. DEFAULT (the
 primary key): the key only. A large value that an update did not touch is not in the log at all, unless the
-identity is FULL. A missing but required value is an error that names the statement to run; it is never a null.
+identity is FULL. A missing but required value is never replaced by a null: it raises an error that names the statement
+to run.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class LoggedTable:
 
     `upserts`: updates and deletes may have only the key of the previous row, which must contain the columns `key`.
     `relation`: the table's oid, which identifies it under any name; 0: it is identified by its name.
-    `has_parts`: it is partitioned, and all tables of the log are its partitions.
+    `has_parts`: the table is partitioned, and all tables in the log are its partitions.
     """
 
     schema: str
@@ -105,12 +106,12 @@ class LogRows:
         return LogRows([column[count:] for column in self.columns], self.kinds[count:]) if count else self
 
     def texts(self) -> list[pa.Array]:
-        """The columns, checked to be text."""
+        """The columns, checked to be valid UTF-8."""
         return [pa.array(column, pa.binary()).cast(pa.string()) for column in self.columns]
 
 
 class ChangeDecoder:
-    """Decodes the messages of one reading of a slot. Rows of the range are buffered in `rows` until they are taken."""
+    """Decodes the messages of one pass over a slot. Rows of the range are buffered in `rows` until they are taken."""
 
     def __init__(self, table: LoggedTable, start: int, stop: int) -> None:
         self._table, self._start, self._stop = table, start, stop
@@ -121,7 +122,7 @@ class ChangeDecoder:
         self.rows = LogRows.empty(self._width)
 
     def take_rows(self) -> LogRows:
-        """The buffered rows; a transaction may continue in the next ones."""
+        """The buffered rows; a transaction may continue in the next batch."""
         rows, self.rows = self.rows, LogRows.empty(self._width)
         return rows
 
@@ -195,7 +196,8 @@ class ChangeDecoder:
             )
 
     def _relation(self, message: bytes) -> None:
-        """A table's definition from here on in the log: a captured one must still have the columns that are read."""
+        """A table's definition from this position of the log on: a captured table must still have the columns that are
+        read."""
         relation = int.from_bytes(message[1:5], "big")
         schema, at = _name(message, 5)
         table, at = _name(message, at)

@@ -108,7 +108,7 @@ class PostgresDialect(Dialect):
                 connection.execute(statement)
                 connection.commit()
             except (library.errors.UniqueViolation, library.errors.DuplicateTable):
-                connection.rollback()  # another session creates it at this moment
+                connection.rollback()  # another session is creating it
             except library.errors.InsufficientPrivilege as error:
                 raise ProgramError(
                     f"The table of commits {table} does not exist, and this role may not create it "
@@ -208,7 +208,7 @@ class PostgresDialect(Dialect):
         library = psycopg()
         if not isinstance(error, library.DataError):
             return False
-        # Without a code it is the client's own error: NUL in a string. The server names the parameter, as `$1`.
+        # An error without a code is the client's own: NUL in a string. The server names the parameter, as `$1`.
         return error.sqlstate is None or (error.sqlstate in _UNFIT_CODES and "$" in (error.diag.context or ""))
 
 

@@ -1,9 +1,9 @@
 """PostgreSQL sessions through psycopg 3: their settings, and the classification of their errors.
 
-The settings uphold our guarantees whatever the role's settings are: an acknowledged commit is on the server's
+The settings uphold our guarantees regardless of the role's settings: an acknowledged commit is on the server's
 disk (`synchronous_commit` is enabled where it is off), and the server ends sessions that stall within a transaction,
-so that no other session waits for a locked row forever. Values have one text format, whatever the zone and
-the date style of the server are.
+so that no other session waits for a locked row forever. Values have the same text format regardless of the server's
+time zone and date style.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _WRONG_SETTINGS = (
     "invalid connection option",
     "invalid sslmode",
     "no password supplied",
-    # TLS: the server is not the named host, or there is no certificate to verify it with.
+    # TLS: the server is not the named host, or no certificate is available to verify it.
     "certificate verify failed",
     "does not match host name",
     "certificate file",
@@ -88,7 +88,7 @@ def psycopg() -> Any:
 
 
 def connect(address: DatabaseAddress, timeouts: Timeouts, *, plain: bool = True, **more: Any) -> Connection[Any]:
-    """A session whose commits are durable, whose strings are UTF-8 and whose times are in UTC.
+    """A session with durable commits, strings in UTF-8 and times in UTC.
 
     One that is not `plain` uses the replication protocol, and may be idle while a snapshot is read.
     """
@@ -134,7 +134,7 @@ def connect(address: DatabaseAddress, timeouts: Timeouts, *, plain: bool = True,
 def deadline(connection: Connection[Any], total_s: float) -> Iterator[None]:
     """Close the socket if the body takes longer: a call that waits for the server then fails.
 
-    The server's own time-outs do not help if something on the way loses its answer and keeps connections open.
+    The server's own time-outs do not help if an intermediary loses its answer and keeps connections open.
     """
     timer = threading.Timer(total_s, _cut, [connection.fileno()])
     timer.daemon = True
@@ -167,7 +167,7 @@ def is_transient(error: BaseException) -> bool:
 
 
 def refusal(error: BaseException) -> str | None:
-    """Why the server permanently refuses, in its own words; None for a transient error."""
+    """The server's message if it refuses permanently; None for a transient error."""
     if is_transient(error):
         return None
     diag = getattr(error, "diag", None)

@@ -1,7 +1,7 @@
 """The publication for a table's changes: created if it does not exist, and checked against the table.
 
-A publication defines which tables, rows and columns are logged for readers. Omitted changes would be missing
-silently, so one that omits any change of the table is rejected: at the start, and with every scan of the log.
+A publication defines which tables, rows and columns are logged for readers. Omitted changes would be missing silently,
+so a publication that omits any change of the table is rejected: at the start, and with every scan of the log.
 
 Changes of a partitioned table are logged under the names of its partitions. Logged under the table's own name
 (`publish_via_partition_root`), TRUNCATE of a partition is not logged at all. So the publication of a partitioned table

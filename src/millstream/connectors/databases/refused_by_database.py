@@ -3,7 +3,7 @@
 After a transaction failed because of a value, the same rows are written once more in parts, each after a savepoint. A
 failing part is rolled back and halved, until single refused rows remain; an accepted part stays, so that a
 row is also refused because of rows written before it. At the end everything is rolled back: this is only a test. An
-error of the whole statement, and not of a row (a missing table, a permission), starts no search.
+error that concerns the whole statement instead of a row (a missing table, a permission) starts no search.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def is_about_rows(kind: str, error: BaseException) -> bool:
         is_data = isinstance(error, (library.DataError, library.IntegrityError))
         if (
             code == _POSTGRES_INSUFFICIENT_PRIVILEGE
-        ):  # also raised for a row that a policy refuses; only this field distinguishes it
+        ):  # also raised for a row that a policy refuses; only this field distinguishes the two
             return bool(error.diag.source_function == "ExecWithCheckOptions")  # type: ignore[attr-defined]
         return is_data or code.startswith(_POSTGRES_CLASSES) or code in _POSTGRES_CODES
     from millstream.connectors.databases.mysql_dialect import pymysql
@@ -80,7 +80,7 @@ def refused_rows(
     reason_of: Callable[[BaseException], str],
     is_time_up: Callable[[], bool],
 ) -> list[RefusedRow]:
-    """The refused rows: the first `_ROWS_MAX` of them, or as many as are found in time, but at least one. The
+    """The refused rows: at most the first `_ROWS_MAX`, or as many as are found in time, but at least one. The
     caller must then roll back the transaction."""
     refused: list[RefusedRow] = []
     if kind == "postgresql":

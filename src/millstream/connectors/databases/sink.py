@@ -1,16 +1,16 @@
 """A sink that writes each epoch to a database in one transaction, together with the name of its commit.
 
-Tasks stage rows in the job's store, in columns. After the manifest is written, the driver opens a transaction and locks
-its committer's row in the table of commits. The row holds the newest epoch that this committer has published. If it is
-this epoch or a newer one, nothing is done. Else the rows are written, then the epoch,
-and the transaction is committed: rows and epoch appear together or not at all.
+Tasks stage rows in the job's store, in columnar form. After the manifest is written, the driver opens a transaction and
+locks its committer's row in the table of commits. The row holds the newest epoch that this committer has published. If
+it is this epoch or a newer one, nothing is done. Else the rows are written, then the epoch, and the transaction is
+committed: rows and epoch appear together or not at all.
 
 Rows are therefore never duplicated or lost:
 
-- A connection lost before COMMIT leaves nothing; one lost after it left everything, and the committer's row shows it.
-  In both cases the whole transaction is repeated.
-- A replaced driver that wakes up in the middle either holds the row lock (then its successor waits, sees the epoch
-  and does nothing) or comes later (then it sees the epoch itself). The server ends a session that holds it too long.
+- A connection lost before COMMIT leaves no changes; one lost after COMMIT leaves all of them, as the committer's row
+  shows. In both cases the whole transaction is repeated.
+- A replaced driver that resumes in the middle either holds the row lock (then its successor waits, sees the epoch and
+  does nothing) or is later (then it sees the epoch itself). The server ends a session that holds the lock too long.
 - `CommitId.committer` contains the job's id, so that another job, also a fork of this one, has its own row.
 
 One connection of the driver writes an epoch, so that it appears as a whole. COPY delivers columns
@@ -104,7 +104,7 @@ class DatabaseSink(Sink):
         self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
-        # Pickles only the sink as the program made it: each process opens its own connection.
+        # Pickles only the sink as created by the program: each process opens its own connection.
         return {**self.__dict__, "_connection": None, "_lock": None}
 
     @property
@@ -300,7 +300,7 @@ class _RowWriter(SinkWriter):
 
 
 def _check_names(names: Sequence[str], accepted: AcceptedValues, subject: str) -> None:
-    """Reject fields with which no row can be written, before an epoch with them is committed."""
+    """Reject fields that prevent every row from being written, before an epoch with them is committed."""
     if missing := accepted.missing(names):
         raise ProgramError(
             f"{subject}: records have the fields {names}, and the table has the columns {list(accepted.types)}, but "

@@ -1,15 +1,15 @@
 """Logical replication slots of PostgreSQL: create, copy, read by range, advance, drop.
 
-A slot retains the log from a position on (`confirmed_flush_lsn`). It is read with
+A slot retains the log from a position (`confirmed_flush_lsn`) onward. It is read with
 `pg_logical_slot_peek_binary_changes`, which consumes nothing: the same range returns the same transactions until the
 slot is advanced past its start. Only `advance` moves it, and every read checks that it was not moved.
 
 Decoding starts at the slot's position, so a range that starts much later costs more. Next to the slot that retains the
 log there is a **reader**, a copy of it that advances with the job: it retains nothing that is needed, and may be lost
-at any time. A range is read from the one of the two with the nearest position before it (`slot_for`).
+at any time. A range is read from whichever of the two has the nearest position before it (`slot_for`).
 
 A range ends where a record of the log ends: at the end of a commit, or at an insert position that has reached the disk
-since. So no commit spans two ranges, and each belongs to one of them.
+since. So no commit spans two ranges.
 """
 
 from __future__ import annotations
@@ -91,11 +91,11 @@ class SlotMovedError(OSError):
 
 
 class ConcurrentStartError(OSError):
-    """Another driver is creating slot and copy. It may finish, or fail, in a moment."""
+    """Another driver is creating slot and copy. It may soon finish or fail."""
 
 
 class ExportedSnapshot:
-    """A new slot, and a snapshot of the database at its start, valid while this is open."""
+    """A new slot, and a snapshot of the database at the slot's start, valid while this is open."""
 
     def __init__(self, connection: Connection[Any], lsn: int, name: str) -> None:
         self._connection, self.lsn, self.name = connection, lsn, name
@@ -107,7 +107,7 @@ class ExportedSnapshot:
 
 def export_snapshot(address: DatabaseAddress, timeouts: Timeouts, slot: Slot) -> ExportedSnapshot:
     """Create the slot. It contains every transaction that is not in the snapshot, and no other."""
-    # A connection of the replication protocol accepts settings at its start only.
+    # A replication connection accepts settings only when it is opened.
     library = psycopg()
     try:
         connection = connect(address, timeouts, plain=False, replication="database", autocommit=True)
@@ -200,7 +200,7 @@ def slot_for(connection: Connection[Any], slot: Slot, start: int, subject: str) 
 
 
 def log_ends(connection: Connection[Any]) -> tuple[int, int]:
-    """Where the next record will start, and up to where the log is on the server's disk."""
+    """The start of the next record, and the end of the log on the server's disk."""
     row = connection.execute("SELECT pg_current_wal_insert_lsn()::text, pg_current_wal_flush_lsn()::text").fetchone()
     connection.rollback()
     assert row is not None
@@ -208,7 +208,7 @@ def log_ends(connection: Connection[Any]) -> tuple[int, int]:
 
 
 def commits(connection: Connection[Any], slot: Slot, stop: int, messages_max: int) -> list[LoggedCommit]:
-    """The transactions of the slot up to `stop`: all, or the first with `messages_max` messages or more."""
+    """The transactions of the slot up to `stop`: all, or the first ones that together reach `messages_max` messages."""
     rows = connection.execute(
         f"SELECT n, data FROM (SELECT row_number() OVER () AS n, data FROM {_PEEK}) AS log "
         "WHERE get_byte(data, 0) = 67",  # C(ommit)
@@ -229,8 +229,8 @@ def messages(connection: Connection[Any], slot: Slot, start: int, stop: int, lim
             parameters = [slot.name, lsn_text(stop), None, slot._publications]
             cursor.execute(f"SELECT data FROM {_PEEK}", parameters, binary=True)
             rows = cursor.fetchmany(_FETCHED_MESSAGES)
-            # The server has read the whole range by now, and nobody could advance the slot since. Had it been advanced
-            # before, the first transactions would be missing: check before the first message is returned.
+            # The server has read the whole range by now, and nothing can have advanced the slot since. If the slot was
+            # advanced before, the first transactions are missing: check before the first message is returned.
             if not _starts_before(connection, slot, start):
                 raise SlotMovedError(f"replication slot {slot.name!r} was moved beyond {lsn_text(start)}, or dropped")
         while rows:

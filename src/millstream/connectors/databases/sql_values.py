@@ -4,8 +4,8 @@ The client library accepts most values unchanged. An INSTANT becomes a datetime 
 finer digits are truncated), bytes stay bytes, and a ROW, TUPLE or MAP within a record becomes JSON text. A LIST is an
 array in PostgreSQL and JSON text elsewhere.
 
-`text_of` writes any value in PostgreSQL's text format, one at a time: the reference for `copy_text`, which does
-the same for whole columns, and the path for nested values, which have no column type.
+`text_of` writes single values in PostgreSQL's text format: the reference for `copy_text`, which does the same for whole
+columns, and used for nested values, which have no column type.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Translates JDBC statements, whose parameters are `?`, for Python's clients, whose parameters are `%s`.
+"""Translates JDBC statements with `?` parameters for Python clients, which use `%s`.
 
 A `?` within a string literal, a quoted name or a comment is not a parameter. A `?` that is an operator (PostgreSQL's
 JSON has some) is doubled, as in JDBC.

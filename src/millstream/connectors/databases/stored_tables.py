@@ -4,9 +4,9 @@
     input/{name}/table.json       the copy and the slot: written when both are complete; without it neither exists
     input/{name}/rows-{series}/00000.parquet …
 
-Both documents are sealed. A series is a random token per copy and part of the names of its splits, so
-that a position in one copy is never taken for one in another. A forked job reads the original job's copy, with its
-series, and has its own slot.
+Both documents are sealed. A series is a random token per copy and part of the names of its splits, so that a position
+in one copy is never mistaken for one in another. A forked job reads the original job's copy, under its series, and has
+its own slot.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class StoredTable:
     `columns` are those of the log, with the oids of their types. `is_removed`: every retained epoch had read the copy.
     `relation` and `parts` identify the table and its partitions in the catalogue; 0: an older version made the copy
     and identified it by name. `key`: the columns that identify rows, where changes have no other columns of a row.
-    Many attributes: it is one document, which is stored as a whole.
+    Many attributes: they are one document, stored as a whole.
     """
 
     series: str
@@ -81,7 +81,7 @@ class StoredTable:
         return f"{self.series}-changes"
 
     def splits(self) -> list[Split]:
-        """A split for each file of the copy; its offset is the row number. The last one is always listed: by it every
+        """A split for each file of the copy; its offset is the row number. The last one is always listed, so that every
         manifest shows whether the copy was read."""
         splits = [
             Split(f"{self.series}-{number:05d}", 0, {"store": self.store, "file": file.file, "end": file.rows})
@@ -90,7 +90,7 @@ class StoredTable:
         return splits[-1:] if self.is_removed else splits
 
     def is_read(self, positions: dict[str, Any]) -> bool:
-        """Whether the copy is read to its end at these positions."""
+        """Whether these positions are at the end of the copy."""
         return all(positions.get(split.name, 0) >= split.info["end"] for split in self.splits())
 
 
@@ -161,7 +161,7 @@ def check_type(stored: StoredTable, type_info: TypeInformation, table: str, subj
 
 
 def concurrent_start_error(subject: str) -> FencedError:
-    """Two drivers created the copy at once; the other one was faster."""
+    """The error if two drivers created the copy concurrently and the other one won."""
     return FencedError(f"{subject}: another driver has started this job at the same time. This one has stopped")
 
 
@@ -170,7 +170,7 @@ _CLAIMS_LOCK = threading.Lock()
 
 
 def claim_name(store: Store, name: str) -> tuple[str, str]:
-    """Claim the name for a source of this job: two under one name would read each other's rows."""
+    """Claim the name for a source of this job: two sources under one name would read each other's rows."""
     claim = (store.url, name)
     with _CLAIMS_LOCK:
         if claim in _CLAIMS:

@@ -1,10 +1,10 @@
 """Copies a table in one snapshot into a job's store: Parquet files, one per range of its pages.
 
-Rows read from a table cannot be read again, because the table changes. So all of them are stored first, in one
-state of the database (an exported snapshot that all readers share), and the job reads the files as often as necessary.
-Ranges of pages have equal size whatever the keys are, need no index, and are read concurrently.
+Rows read from a table cannot be read again, because the table changes. So all of them are first stored, from one state
+of the database (an exported snapshot that all readers share), and the job reads the files as often as necessary. Page
+ranges have equal sizes regardless of keys, need no index, and are read concurrently.
 
-A copy is complete before it is used, so a crash leaves nothing but files that no document names.
+A copy is complete before it is used, so a crash leaves only files that no document names.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class CopiedFile:
 
 @dataclass(frozen=True)
 class CopyPlace:
-    """The database to copy from, and the target: a folder that no other copy has."""
+    """The database to copy from, and the target folder, which no other copy uses."""
 
     address: DatabaseAddress
     timeouts: Timeouts
@@ -145,7 +145,7 @@ def _batches(
 
 
 def _pieces(copy: Any) -> Iterator[bytes]:
-    """Whole lines, some megabytes at a time, however large a line is: the server sends each row separately."""
+    """Whole lines, some megabytes at a time; the server sends each row separately, so a line may be larger."""
     lines, count = iter(copy), _FIRST_LINES
     while piece := b"".join(islice(lines, count)):
         yield piece

@@ -2,8 +2,8 @@
 
 The rows are copied into the job's store before the first epoch (`table_copy`): all ranges of the table in one state of
 the database. So every epoch can be read again, also after a crash and after changes of the table, and a
-job that is restarted or forked reads the same rows. The cost is the space of one copy, and that no row is read
-before it is complete.
+job that is restarted or forked reads the same rows. The costs are the space of one copy, and that no row is read before
+the copy is complete.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@
     verify-ca     the certificate is signed by an authority in the CA file, or of the system
     verify-full   and is issued for the host in the address
 
-A CA file without a mode means verify-full: a program that names its authority expects a check. An unknown mode is
-an error: a misspelt mode must not become a connection without a check.
+A CA file without a mode means verify-full: a program that specifies its authority expects verification. An unknown mode
+is an error: a misspelt mode must not become a connection without a check.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MYSQL_MODES = {
 _KNOWN_OF_MYSQL = (*_LIBPQ_MODES, "trust", "DISABLED", "PREFERRED", "REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY")
 _STRICTNESS = ("prefer", "disable", "require", "verify-ca", "verify-full")
 
-# Options of addresses, in lower case and without separators, and their meaning.
+# Address options, in lower case and without separators, and their meaning.
 _MODE_NAMES = ("sslmode",)
 _FILE_NAMES = {"sslca": "ca", "serversslcert": "ca", "sslcert": "certificate", "sslkey": "key"}
 _SWITCHES = {

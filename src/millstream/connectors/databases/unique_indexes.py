@@ -1,6 +1,6 @@
 """Checks that the unique indexes of a table allow upserts by key.
 
-A row replaces the one with its key. A unique index other than the key's conflicts with this:
+A row replaces the existing row with its key. Any other unique index conflicts with this:
 
     MySQL         ON DUPLICATE KEY UPDATE matches any unique index: it may overwrite a row with another key
     PostgreSQL    refuses the statement, after the job has committed its epoch; also if rows only exchange values

@@ -122,7 +122,7 @@ def divided(
 ) -> Iterator[tuple[tuple[str | None, ...], pa.RecordBatch]]:
     """The rows by their partition values, in the log's format, without the columns that hold them.
 
-    Rows of one group stay in order; groups come in the order of their first rows.
+    Rows of a group stay in order; groups are ordered by their first rows.
     """
     if not partition_columns:
         yield (), batch

@@ -1,10 +1,10 @@
 """A sink that adds the records of each epoch to a Delta table, in one transaction, exactly once.
 
 Tasks write data files into the table's folder, where no reader of the table sees them (`data_files`). After the epoch's
-manifest is written, the driver adds them to the table's log, with the epoch's name (`table`). There is no other record:
-if the driver crashes between the two, the publishing is repeated, and the table itself shows whether it was done.
+manifest is written, the driver adds them to the table's log, with the epoch's name (`table`). No other record exists:
+if the driver crashes between the two, publishing is repeated, and the table itself shows whether it was done.
 
-The table may be in a local or mounted folder, or in an object store that creates names only if they are absent.
+The table may be in a local or mounted folder, or in an object store with conditional create.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class DeltaTableSink(Sink):
                         f"{int(nulls[name])} rows or more with None there. The epoch was not committed. Filter "
                         "or fill them before the sink"
                     )
-        # The table's id distinguishes it from another that replaces it.
+        # The table's id distinguishes it from a table that replaces it.
         table = {} if self._table is None else {"table": self._table.metadata().id}
         return CommitPlan(tuple({**file, "target": self._shape.url, **table} for file in staged))
 
@@ -222,7 +222,7 @@ class DeltaTableSink(Sink):
 
 
 def _holds(table: DeltaTable, commit: CommitId) -> bool:
-    """Whether the table, as far as it was read, contains this epoch."""
+    """Whether the table, as last read, contains this epoch."""
     newest_epoch = table.transaction_version(commit.committer)
     return newest_epoch is not None and newest_epoch >= commit.epoch
 
@@ -252,7 +252,7 @@ def _checked_url(url: str) -> str:
 
 
 def _delta_address(url: str) -> str:
-    """The address in the package's form: one scheme for S3, and a plain path for a folder."""
+    """The address in the format of the deltalake package: one scheme for S3, and a plain path for a folder."""
     return url.replace("s3a://", "s3://", 1) if is_object_address(url) else shown_address(url)
 
 

@@ -2,12 +2,12 @@
 
 One transaction per epoch adds the epoch's files and, in the same step, records the epoch with its job and sink
 (an application transaction: `CommitId.committer` and the epoch). So only the table itself shows whether it has an
-epoch: a repeat after a crash, or by a second driver, detects it and adds nothing. If
-two drivers add the same epoch at the same moment, Delta accepts one of them: the other receives a conflict with a
-transaction of the same application, reads the table again, and finishes.
+epoch: a repeat after a crash, or by a second driver, detects it and adds nothing. If two drivers add the same epoch
+concurrently, Delta accepts one of them: the other receives a conflict with a transaction of the same application, reads
+the table again, and finishes.
 
-The sink rejects tables that it would silently corrupt: columns of another type, tables that require work of every
-writer that is not supported here (checks, generated columns, renamed columns, row ids), tables that expire application
+The sink rejects tables that it would silently corrupt: tables with columns of another type, tables with writer features
+that are not supported here (checks, generated columns, renamed columns, row ids), and tables that expire application
 transactions.
 """
 
@@ -57,7 +57,7 @@ _UNKEPT_OF_COLUMNS = ("delta.generationExpression", "delta.identity", "delta.inv
 
 
 def check_names(names: Sequence[str]) -> None:
-    """Checks Delta's rules for column names; raises ProgramError with the wrong one."""
+    """Checks Delta's rules for column names; raises ProgramError naming the invalid one."""
     lowered = [name.lower() for name in names]
     duplicates = sorted({name for name in names if lowered.count(name.lower()) > 1})
     if duplicates:
@@ -82,7 +82,7 @@ def opened_table(url: str, schema: pa.Schema, partition_columns: Sequence[str]) 
         try:
             return _created(url, schema, partition_columns)
         except deltalake.exceptions.DeltaError:
-            # Another driver created it a moment ago, or the next line raises the reason.
+            # Another driver has just created it; otherwise the next line raises the reason.
             return _loaded(url)
 
 
@@ -99,7 +99,7 @@ def _created(url: str, schema: pa.Schema, partition_columns: Sequence[str]) -> D
 
 
 def delta_fields(url: str, schema: pa.Schema) -> list[dict[str, Json]]:
-    """The columns of a stream in Delta's schema; ProgramError for a type that Delta does not have."""
+    """The columns of a stream as a Delta schema; ProgramError for a type that Delta lacks."""
     fields: list[dict[str, Json]] = []
     for field in schema:
         try:
@@ -265,7 +265,7 @@ def _package() -> Any:
 
 
 def _options(url: str) -> dict[str, str] | None:
-    # Credentials, region and endpoint come from the environment, as for the job's store.
+    # Credentials, region and endpoint are read from the environment, as for the job's store.
     return dict(_SERVICE_OPTIONS) if is_object_address(url) else None
 
 

@@ -1,1 +1,2 @@
-"""File source and sink: `source.FileSource` reads files in ranges, `sink.FileSink` publishes each whole and once."""
+"""File source and sink: `source.FileSource` reads files in ranges, `sink.FileSink` publishes each file whole and
+once."""

@@ -1,7 +1,7 @@
 """Unpacks the blocks of an Avro file with bounded memory.
 
-fastavro unpacks a block whole, whatever its size, and reads as many records as the block claims to hold. So it
-never sees the file: `PlainBlocks` reads the container itself, checks and unpacks one block after the other, and
+fastavro unpacks a block as a whole, regardless of its size, and reads as many records as the block claims to hold. So
+it never sees the file: `PlainBlocks` reads the container itself, checks and unpacks one block after the other, and
 presents them as an uncompressed file. Nothing in fastavro is patched: the program may read its own files with it.
 
 Limits of each block: `BLOCK_BYTES_MAX` unpacked bytes, and no more records than its bytes can hold. Records that
@@ -107,7 +107,7 @@ class PlainBlocks:
         return True
 
     def _number(self, data: bytes) -> int:
-        """The variable-length number that starts with this byte."""
+        """Reads the variable-length number that starts with this byte."""
         bits = data[0] & 127
         for place in range(1, _VARINT_BYTES_MAX + 1):
             if data[0] < 128:

@@ -1,14 +1,14 @@
 """Gathers small parts and publishes them as one file: readers never see the small ones.
 
-Compaction comes between rolling and publishing. A part that the rolling policy completes is not named yet: it is
-pending, in the manifest, with the other parts of its bucket. When their total size or the number
-of epochs since the first of them is large enough, all of them become one file, in the same publishing step as any part
-(`publishing`). A reader can never see both a small file and the large one, or neither: the small
-ones are never named. Manifests list the pending parts, so a crash does not change which file holds which record.
+Compaction happens between rolling and publishing. A part that the rolling policy completes does not get its final name
+yet: it is pending in the manifest, with the other parts of its bucket. When their total size or the number of epochs
+since the first of them is large enough, all of them become one file, in the same publishing step as any part
+(`publishing`). A reader can never see both a small file and the large one, or neither: the small ones never get a final
+name. Manifests list the pending parts, so a crash does not change which file holds which record.
 
-Gathered parts are always published together, also when the input ends or the program no longer compacts: one missing
-chunk therefore means that all parts gathered with it were published. `delimiter` separates the parts of a file.
-Why parts are gathered instead of replacing published files: docs/decisions/0015.
+Gathered parts are always published together, even if the input ends or the program no longer compacts, so one missing
+chunk means that all parts gathered with it were published. `delimiter` separates the parts of a file. Why parts are
+gathered instead of replacing published files: docs/decisions/0015.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""CSV files, read from the front: a quoted field may hold line ends, so only the parser knows where a record starts.
+"""CSV files, read from the front: a quoted field may contain line breaks, so only the parser determines where a record
+starts.
 
 The offset is the byte position of a record's start. The parser is fed line by line; after each record, the number of
 bytes consumed defines where the next record starts.

@@ -1,8 +1,8 @@
 r"""Writes records as lines of CSV, as Flink does: numbers in Java's format, text in quotes unless short and plain.
 
-Flink's writer (Jackson's) decides coarsely. It quotes text that is longer than 24 characters, or contains
-a character up to the delimiter and the quote in Unicode order: so `a b` is quoted, because a space comes before
-a comma. Numbers and booleans are not quoted. A list or a nested row is one field with a separator between its elements.
+Flink's writer (Jackson's) uses a coarse rule. It quotes text that is longer than 24 characters, or contains a character
+not above the delimiter or the quote in Unicode order: so `a b` is quoted, because a space sorts before a comma. Numbers
+and booleans are not quoted. A list or a nested row is one field with a separator between its elements.
 
 Invariant: `CsvRecords` with the same dialect reads the same fields back. A number that contains the
 delimiter is quoted too, where Jackson would write two fields.
@@ -150,7 +150,7 @@ class CsvLines:
         return re.compile(f"[{re.escape(self.delimiter + self.quote)}\r\n]")
 
     def _coarsely_quoted(self) -> re.Pattern[str]:
-        """The form of text that Jackson quotes without checking whether it must."""
+        """The pattern of text that Jackson quotes without checking whether it must."""
         last = re.escape(max(self.delimiter, self.quote, "\r"))
         return re.compile(f"[\\x00-{last}]|^.{{{_UNQUOTED_CHARS_MAX + 1}}}", re.DOTALL)
 

@@ -3,8 +3,8 @@
 A file is identified by its path, size, modification time and, in an object store, the entity tag of its content when it
 was first listed. New files are listed in the job's store
 before they are read, in the order (modification time, path): after a crash the source has the same files with the same
-sizes, whatever changed in the folder since. A file that grows later keeps its first size; put new
-records into new files, and move a file into place when it is complete.
+sizes, regardless of changes in the folder. A file that grows later keeps its first size; put new records into new
+files, and move a file into place when it is complete.
 
 Names that start with '.' or '_' are hidden: files still being written, staging folders, markers.
 """
@@ -70,7 +70,7 @@ class FileLog:
         self.add(self.unlisted_files())
 
     def unlisted_files(self) -> list[InputFile]:
-        """The files not in the log. Has no side effects; may take long, and may run on its own thread."""
+        """The files not in the log. Has no side effects; may take long, and may run on a separate thread."""
         return list_files(self._paths, self._known_paths)
 
     def add(self, fresh: list[InputFile]) -> None:

@@ -42,7 +42,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class FileFormat(ABC):
-    """Cuts a file into splits and reads them. Holds settings only; it travels to the tasks."""
+    """Cuts a file into splits and reads them. Holds only settings; it is sent to the tasks."""
 
     type_info: TypeInformation | None = None
     name: str = "file"
@@ -76,7 +76,7 @@ class RowCountedFormat(FileFormat):
 
 
 def bounded_batches(table: pa.Table, bytes_max: int | None) -> list[pa.RecordBatch]:
-    """The table in pieces of some ten thousand rows, or fewer, so that a piece has about `bytes_max` bytes."""
+    """The table in batches of some ten thousand rows, or fewer if a batch would exceed about `bytes_max` bytes."""
     rows_max = _BATCH_RECORDS_MAX
     if bytes_max is not None and table.nbytes > bytes_max:
         rows_max = min(rows_max, max(1, bytes_max * table.num_rows // table.nbytes))
@@ -142,7 +142,7 @@ def opened_bytes(split: Split) -> Iterator[BinaryIO]:
     """The uncompressed bytes of a split's file; raises if the file has changed since it was planned."""
     path, size, mark = split.info["path"], split.info["size"], split.info.get("mark", "")
     with explained_file_errors(path, f"{packing_of(path)} data" if is_compressed(path) else None):
-        if not is_remote(path):  # an object's mark is checked by its first range request
+        if not is_remote(path):  # the first range request checks an object's mark
             size_now = os.stat(path).st_size
             # Lines may be appended after the planned end; a compressed file is read to its actual end.
             if size_now < size or (size_now > size and is_compressed(path)):

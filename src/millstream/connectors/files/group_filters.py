@@ -1,8 +1,8 @@
 """Selects the row groups of a Parquet file that may hold matching rows, by the file's statistics.
 
-A condition compares one column with a constant. A row group that the condition excludes has no matching row; one that
-it includes may have none either: the caller still checks every row. Statistics that are missing, or of another type
-than the constant, exclude nothing.
+A condition compares one column with a constant. An excluded row group has no matching row. An included one may have
+none either, so the caller still checks every row. Statistics that are missing, or of another type than the constant,
+exclude nothing.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """Files of lines: plain text, and JSON with a document on each line.
 
 A line belongs to the range in which it starts. A reader that starts in the middle of a line skips to the next
-one; the reader of the range before reads that line to its end. The byte before a position shows whether a
+one; the reader of the previous range reads that line to its end. The byte before a position shows whether a
 line starts there, so the start of a range and the offset of a later epoch are treated alike.
 
 Lines end at '\\n' or '\\r\\n'. `wide_text` reads charsets in which '\\n' is not that one byte (UTF-16, UTF-32).
 
-JSON is read directly into columns where the result is certain to equal parsing document by document: the lines of a
-block are read as messages are (`messages/json_reading`). If a line is doubtful, the slow parser reads the block.
+JSON is parsed directly into columns if the result certainly equals parsing document by document: the lines of a block
+are parsed like messages (`messages/json_reading`). If any line is doubtful, the slow parser reads the block.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = ["JsonLines", "LineFormat", "TextLines", "line_array", "line_blocks", 
 
 _BLOCK_BYTES = 4 * 1024 * 1024
 _DECODED_BYTES_MAX = 1 << 30
-# Errors that mean that a line is not a record; the last: its lists or objects are nested deeper than Python can parse.
+# Errors that mean that a line is not a record; the last one: nesting deeper than Python can parse.
 _NO_RECORD = (ValueError, TypeMismatchError, RecursionError)
 
 
@@ -239,7 +239,7 @@ class JsonLines(LineFormat):
         return to_record_batch(values if convert is None else [convert(value) for value in values], self.type_info)
 
     def _good_lines(self, position: int, block: bytes, bad: BadRecords) -> list[str]:
-        """Parse one by one: the lines that parse, when bad ones may be ignored."""
+        """Parse line by line, if bad lines may be ignored; returns those that parse."""
         good = []
         for raw in block.split(b"\n"):
             [line] = self.lines(raw + b"\n")

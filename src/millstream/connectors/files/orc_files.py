@@ -1,7 +1,7 @@
 """ORC files: an offset is a row number, a file is one split, and an epoch reads the stripes that hold its rows.
 
 Columns are matched by name, and cast to the declared type only without loss. The number of rows of a stripe is
-learnt by reading one of its columns, and cached: an epoch that continues in a file does not read earlier stripes.
+determined by reading one of its columns, and cached: an epoch that continues in a file does not read earlier stripes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from millstream.records.columns import stream_schema
 
 __all__ = ["OrcParts", "OrcRows"]
 
-_STRIPE_ROWS_MAX = 1 << 28  # a column of repeated numbers is some bytes in the file, and 2 GiB in memory
+_STRIPE_ROWS_MAX = 1 << 28  # a column of repeated numbers may take some bytes in the file and 2 GiB in memory
 
 
 class OrcRows(RowCountedFormat):

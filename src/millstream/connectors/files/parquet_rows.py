@@ -1,4 +1,4 @@
-"""Parquet files: an offset is a row number, a split some neighbouring row groups, or all of a file that is not large.
+"""Parquet files: an offset is a row number; a split is some adjacent row groups, or the whole file unless it is large.
 
 The number of rows of a small file is known once it is read: its last offset, `{"end": n}`, marks its end.
 
@@ -99,7 +99,7 @@ class ParquetRows(RowCountedFormat):
 
     def outlook(self, split: Split, offset: Offset, position: int) -> Outlook | None:
         """The number of rows left, and the earliest time in the column at `position`, if the footer has it. Does not
-        open an object for it that was not opened when the split was planned."""
+        open objects that were not opened when the split was planned."""
         path, size, end = split.info["path"], split.info["size"], split.info["end"]
         if self.finished(split, offset) or (end is None and is_remote(path)):
             return None
@@ -193,7 +193,7 @@ def group_ends(footer: pq.FileMetaData) -> list[int]:
 
 
 def near_boundary(ends: Sequence[int], start: int, stop: int) -> int:
-    """The best end for a range of about [start, stop): the end of a row group, if one is near enough. Otherwise
+    """The best end for a range of about [start, stop): the end of a row group if near enough. Otherwise
     another process may have to decode the row group again up to that row.
 
     >>> [near_boundary([100, 200, 300], 0, stop) for stop in (30, 70, 130, 190, 210)]
@@ -214,7 +214,7 @@ def row_ranges(footer: pq.FileMetaData, start: int, stop: int) -> Iterator[tuple
 
 
 def _batches_until(reader: GroupReader, end: int, bytes_max: int | None) -> Iterator[pa.RecordBatch]:
-    """The rows before `end`; the caller must pass over each batch before the next."""
+    """The rows before `end`; the caller must advance past each batch before requesting the next."""
     while reader.row < end:
         ahead = reader.ahead()
         if end - reader.row < ahead.num_rows:
@@ -260,7 +260,7 @@ def _group_times_of(
     stored = footer.schema.to_arrow_schema()
     at = stored.get_field_index(column.name)
     kind = stored.field(at).type if at >= 0 else pa.null()
-    # A time without a zone is not an instant: the two are not mixed here, whatever reading does with them.
+    # A time without a zone is not an instant: the two are not mixed here, regardless of how they are read.
     is_time = pa.types.is_timestamp(kind) and pa.types.is_timestamp(column.type)
     unit = kind.unit if is_time and (kind.tz is None) == (column.type.tz is None) else None
     return tuple(

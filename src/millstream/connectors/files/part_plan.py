@@ -57,7 +57,7 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Part:
-    """Chunks that will become one file. `epochs_gathered` is set: it is complete and waits for compaction."""
+    """Chunks that will become one file. If `epochs_gathered` is set, it is complete and waits for compaction."""
 
     chunks: tuple[Chunk, ...]
     since_ms: int
@@ -131,18 +131,18 @@ def job_mark(job: str) -> str:
 
 def token_of(job: str, attempt: str, sink: str = "") -> str:
     """Identifies a task attempt in the name of a part: eight letters and digits for its job, eight for the attempt and
-    its `sink`. A task may have several sinks that share a folder: without the sink, the second part of a name would be
-    taken for published, with other rows in it.
+    its `sink`. A task may have several sinks that share a folder: without the sink, the second part with the same name
+    would be treated as published, although its rows differ.
 
     Eight in total, as in older versions, are too few: of a million parts written by two jobs, two names would collide
-    once in some thousand runs, and the second part would be taken for published.
+    once in some thousand runs, and the second part would be treated as published.
     """
     return job_mark(job) + hashlib.sha256(f"{attempt}{sink}".encode()).hexdigest()[:8]
 
 
 @dataclass(frozen=True)
 class PartRules:
-    """A sink's rules for making parts of chunks. Every part of `due_buckets` is published, whatever the policy."""
+    """A sink's rules for making parts of chunks. Every part of `due_buckets` is published, regardless of the policy."""
 
     policy: RollingPolicy
     prefix: str = "part"
@@ -155,9 +155,9 @@ def plan_parts(staged: Sequence[Json], pending: Json, now_ms: int, final: bool, 
     """Add the epoch's chunks to their parts, and publish the parts that are complete, or gather them first.
 
     A pending part is first checked for being due, so that an old part does not absorb new records; then chunks are
-    added one by one, so that one long epoch makes several parts. A chunk that is large enough becomes a part by
-    itself, which costs a link and no rewrite: chunks pending before it are then published as they are. So next to every
-    large part there is at most one smaller part, and the order of part names is the order of their records.
+    added one by one, so that one long epoch makes several parts. A chunk that is large enough becomes a part by itself,
+    which requires only a link, not a rewrite: chunks pending before it are then published as they are. So there is at
+    most one smaller part per large part, and part names sort in the order of their records.
     """
     rolled: list[Part] = []
     waiting: dict[tuple[str, int], Part] = {}
@@ -165,8 +165,8 @@ def plan_parts(staged: Sequence[Json], pending: Json, now_ms: int, final: bool, 
     for part in parts_before:
         if not part.is_gathered:
             _assign_part(part, rolled, waiting, rules.policy, now_ms)
-    # Within a task in the order of staging, which an index does not show: epochs that are committed together, and the
-    # rounds of a loop, may have one number, and each counts its chunks from 0.
+    # Chunks of a task stay in staging order, which an index would not show: epochs that are committed together, and the
+    # rounds of a loop, may share a number, and each counts its chunks from 0.
     chunks = sorted((Chunk(**entry) for entry in staged), key=lambda c: (c.epoch, c.subtask, c.bucket))
     for chunk in chunks:
         previous = waiting.pop((chunk.bucket, chunk.subtask), None)
@@ -189,7 +189,7 @@ def plan_parts(staged: Sequence[Json], pending: Json, now_ms: int, final: bool, 
 
 
 def _entry(parts: Sequence[Part], rules: PartRules) -> Json:
-    """The manifest entry of one file, which consists of one part or several."""
+    """The manifest entry of one file, which consists of one or more parts."""
     chunks = tuple(chunk for part in parts for chunk in part.chunks)
     # Named after its newest chunk: after a restore, names identify the files with records of later epochs.
     newest = max(chunks, key=lambda chunk: (chunk.epoch, chunk.subtask, chunk.index))

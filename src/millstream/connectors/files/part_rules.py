@@ -1,8 +1,7 @@
 """Rules that assign records to folders below a file sink's base path, and complete its parts.
 
-A *bucket* is a relative path, '' for the base path itself. Some assigners use the record, some only the clock;
-processing time is constant within an epoch, so the latter compute one bucket for a whole epoch.
-A bucket outside the base path is rejected.
+A *bucket* is a relative path, '' for the base path itself. Some assigners use the record, others only processing time,
+which is constant within an epoch, so they compute one bucket per epoch. A bucket outside the base path is rejected.
 
 Task output is staged as *chunks* in a hidden staging folder, one per job and sink.
 
@@ -51,7 +50,8 @@ class BucketAssigner(ABC):
         raise NotImplementedError(f"{type(self).__name__} decides per epoch")
 
     def divided(self, batch: Batch) -> Iterable[tuple[str, Batch]] | None:
-        """Splits a batch by bucket from its columns, with the rows to write. None (the default): use the records."""
+        """Splits a batch by bucket using its columns; returns the rows to write per bucket. None (the default): use the
+        records."""
         return None
 
 
@@ -180,7 +180,7 @@ class OnCheckpoint:
 
 @dataclass(frozen=True)
 class WhenLargeOrOld:
-    """Publishes a part when it is large, has been open for long, or has not grown for a while. Flink's default.
+    """Publishes a part when it is large, has been open for a long time, or has not grown for a while. Flink's default.
 
     >>> policy = WhenLargeOrOld()
     >>> policy.rolls(part_bytes=10, since_ms=0, touched_ms=0, now_ms=59_999)
@@ -221,7 +221,7 @@ STAGING = ".millstream-staging"
 def staging_folder(job: str, uid: str) -> str:
     """The folder below STAGING for the sink `uid` of the job with this id.
 
-    The id separates jobs that write to one folder, whatever their store names and machines: a job must
+    The id separates jobs that write to one folder, regardless of their store names and machines: a job must
     never sweep the chunks of another.
     """
     return f"{safe(job)}-{safe(uid)}"

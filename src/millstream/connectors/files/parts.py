@@ -59,8 +59,8 @@ class PartEncoder(ABC):
         """Approximate current size of the chunk."""
 
     def drain(self, bytes_min: int) -> memoryview:
-        """Remove and return the next bytes of the chunk; nothing while they are fewer
-        than `bytes_min`, nor for a format whose bytes are final only at its end."""
+        """Remove and return the next bytes of the chunk; empty while there are fewer than `bytes_min`, and for a format
+        that is final only at its end."""
         return memoryview(b"")
 
     @abstractmethod
@@ -158,7 +158,7 @@ class TextParts(_RowFormat):
             lines = texts(values, type_info)
             text = "\n".join(lines)
         if "\n".encode(self.charset) != b"\n":
-            # Each text of this charset starts with a byte order mark, as in UTF-16: Flink encodes record by record.
+            # In this charset each string starts with a byte order mark, as in UTF-16: Flink encodes record by record.
             return b"".join([f"{line}\n".encode(self.charset) for line in lines])
         return (text + "\n").encode(self.charset) if values else b""
 

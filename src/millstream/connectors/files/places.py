@@ -1,7 +1,7 @@
 """File access on local disk and in object stores. Detects files that changed since they were first listed.
 
 A path is absolute and local (`/data/in`), or the address of an object (`s3://bucket/in/a.txt`). An object is identified
-by the entity tag that the service assigns to its content (its mark). Every range request carries that mark, so the
+by its mark, the entity tag that the service assigns to its content. Every range request carries that mark, so the
 service itself refuses an object that was replaced, in the same request. A local file is checked against its size.
 
 Tasks read the ranges of objects that they need; no object is copied to disk. Credentials, region and
@@ -92,7 +92,7 @@ def place_of(path: str) -> str:
 
 
 def _object_address(path: str) -> str:
-    # S3 has two spellings of its scheme; use one of them, so that a file has one name.
+    # S3 has two scheme spellings; use one of them, so that a file has one name.
     path = re.sub(r"^s3a://", "s3://", path, flags=re.IGNORECASE)
     bucket, key = _bucket_and_key(path)
     refuse_credentials(path, "FileSource")
@@ -125,14 +125,14 @@ def _bucket_and_key(path: str) -> tuple[str, str]:
 
 @lru_cache(maxsize=64)
 def _backend(bucket: str) -> Backend:
-    """The client of a bucket. One per process: it holds the open connections."""
+    """The client of a bucket, one per process: it holds the open connections."""
     return connect(bucket)
 
 
 def check_path(path: str, is_watched: bool) -> None:
     """Check before the job runs that the path exists and is readable; raises ProgramError otherwise.
 
-    A folder of a bucket exists once it has an object; one that is watched for new objects may be empty."""
+    A bucket folder exists once it has an object; a folder that is watched for new objects may be empty."""
     if is_remote(path):
         if not _has_objects(path) and not is_watched:
             raise ProgramError(f"FileSource: there is no object at {path} nor below it. Check the address")
@@ -248,7 +248,7 @@ def _listed_objects(root: str, known: Any) -> Iterator[InputFile]:
             for item in page:
                 name = item["path"]
                 path = f"{bucket}/{name}"
-                # Consoles create a folder as an empty object whose name ends with '/'.
+                # Web consoles create a folder as an empty object whose name ends with '/'.
                 *folders, last = name[skipped:].split("/")
                 hidden = last.startswith((".", "_")) or any(map(_is_hidden_folder, folders))
                 if not hidden and not name.endswith("/") and path not in known:

@@ -3,21 +3,21 @@
 The steps for a part, in this order; after a crash between any two of them all are repeated:
 
 1. If the final name exists, an earlier attempt got this far: skip to 4.
-2. Check that every chunk exists and matches the manifest. One that does not is damaged, and nothing is published.
+2. Check that every chunk exists and matches the manifest. A chunk that does not is damaged, and nothing is published.
 3. Create the final file atomically and only if the name is free: a hard link when one local chunk is the whole
    part, a server-side copy when it is one object, else create-if-absent of the assembled part. It is durable before
    step 4.
 4. Remove the chunks.
 
-If the target is remote and large parts must be assembled, tasks perform the steps: the bytes go from the store
-to an executor and back, and not through the driver. The service itself copies a part that is one chunk.
+If the target is remote and large parts must be assembled, tasks perform the steps: the bytes are transferred from the
+store to an executor and back, bypassing the driver. The service itself copies a part that is one chunk.
 
 After the parts, leftovers of lost task attempts are swept from the staging folder: only those below the epoch that the
 manifest names, so never a file that is still being written or that waits for a later epoch. Temporary files that killed
 processes left behind are removed once they are old.
 
 When a job continues from an earlier epoch, chunks that were pending in that epoch are either still staged or
-published: a part is published whole, so one missing chunk means that its whole part was published. Parts still staged
+published: a part is published as a whole, so one missing chunk means that its part was published. Parts still staged
 stay pending. A *forked* job copies them to its own staging folder: the original job may continue, and needs its files
 unchanged. Parts of later epochs have their final names and are never touched here; a message lists them, so that the
 user can choose.
@@ -122,7 +122,7 @@ def _sweep_unfinished(target: Store, names: Sequence[str]) -> None:
 
 
 def _epoch_of_chunk(name: str) -> float:
-    """The epoch in which a chunk was staged; never, for any other file."""
+    """The epoch in which a chunk was staged; a number that is never reached for any other file."""
     match = _CHUNK.fullmatch(name.rpartition("/")[2])
     return int(match.group(1)) if match else math.inf
 
@@ -150,7 +150,7 @@ def _create(target: Store, part: PublishedPart, format: PartFormat) -> None:
 
 
 def _pieces(folder: LocalStore, part: PublishedPart) -> Iterator[bytes]:
-    """The bytes of a part of a byte format. Raises at the end of a chunk that does not match the manifest."""
+    """The bytes of a part in a byte format. Raises at the end of a chunk that does not match the manifest."""
     ends = set(accumulate(part.gathered))
     for number, chunk in enumerate(part.chunks):
         if number in ends and part.delimiter:
@@ -176,13 +176,13 @@ def _assembled(part: PublishedPart, chunks: list[bytes], format: PartFormat) -> 
 
 
 def service_of(target: Store) -> ObjectStore | None:
-    """The object store behind the target, or None. It performs copies itself, without a transfer."""
+    """The object store of the target, or None. It copies server-side, without a transfer."""
     store = _without_retries(target)
     return store if isinstance(store, ObjectStore) else None
 
 
 def folder_of(target: Store) -> LocalStore | None:
-    """The local folder behind the target, or None."""
+    """The local folder of the target, or None."""
     store = _without_retries(target)
     return store if isinstance(store, LocalStore) else None
 
@@ -259,7 +259,7 @@ def _damage_error(target: Store, chunk: Chunk, problem: str) -> StoreDamagedErro
 
 
 def waiting_parts(target: Store, parts: list[Part], point: RestorePoint) -> list[Part]:
-    """The parts that this job still has to publish."""
+    """The parts that this job must still publish."""
     whole = {id(part): all(target.exists(chunk.file) for chunk in part.chunks) for part in parts}
     # Parts gathered in one bucket are published in one file: if one of them is missing, none is pending.
     published_buckets = {part.destination[0] for part in parts if part.is_gathered and not whole[id(part)]}

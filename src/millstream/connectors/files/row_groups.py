@@ -2,8 +2,8 @@
 
 A range of rows may end inside a row group. Its reader then stays open in this process, positioned at the next row: the
 next epoch, which usually runs in the same process, continues there. An epoch that starts elsewhere (it is repeated, or
-runs in another process) opens the row group again and skips the rows before. Either way the rows are the same:
-an open reader is only a cache.
+runs in another process) reopens the row group and skips the preceding rows. Either way the rows are the same: an open
+reader is only a cache.
 
 Open readers hold a file and the rows they have read ahead. Both are limited, and the least recently used
 reader is closed first.
@@ -64,7 +64,7 @@ class GroupReader:
         self._raw: Any = opened_file(name.path, name.size, name.mark) if is_remote_file else pa.OSFile(name.path)
         coded = _coded_columns(footer, chunks) if name.emit_dictionaries else []
         heavy = _heavy_columns(name.columns, chunks, self.rows)
-        # `pre_buffer` reads the row group whole, whatever `buffer_size` is: for an object this saves requests, for a
+        # `pre_buffer` reads the whole row group, regardless of `buffer_size`: for an object this saves requests, for a
         # local file it only costs memory, whose first allocation is expensive.
         self._file = pq.ParquetFile(
             self._raw,
@@ -93,7 +93,7 @@ class GroupReader:
         return self._ahead_bytes + (0 if decoded is None else int(decoded.get_total_buffer_size()))
 
     def ahead(self) -> pa.RecordBatch:
-        """The next rows, in part; the same rows are returned until they are passed over."""
+        """Some of the next rows; the same rows are returned until `advance` moves past them."""
         while self._decoded is None or not self._decoded.num_rows:
             decoded = next(self._batches, None)
             if decoded is None:
@@ -147,7 +147,8 @@ def _in_pieces(
     batches: Iterator[pa.RecordBatch], heavy: Sequence[str], plain_columns: Collection[str]
 ) -> Iterator[pa.RecordBatch]:
     """Batches whose values of `heavy` columns, read as dictionaries, are limited in total size. Otherwise a dictionary
-    of one long text expands a few hundred bytes to gigabytes. `plain_columns`: the columns to return decoded."""
+    with one long string expands from a few hundred bytes to gigabytes. `plain_columns`: the columns to return
+    decoded."""
     for batch in batches:
         sizes = np.zeros(batch.num_rows, np.int64)
         for name in heavy:

@@ -1,7 +1,8 @@
 """Rounds FLOATs to the digits of 32-bit precision, for formats that write Python's floats.
 
-Outside of columns a FLOAT has 64 bits: 1.1 is 1.100000023841858 there, and would be written this way. Here it becomes
-the float whose shortest text is the FLOAT's, as Flink writes it. Reading it back yields the same FLOAT.
+As a Python value a FLOAT has 64 bits: 1.1 becomes 1.100000023841858, and would be written this way. Here it is
+converted to the float with the same shortest decimal text as the FLOAT, which Flink writes. Reading it back yields the
+same FLOAT.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _Convert = Callable[[Any], Any]
 
 
 def with_short_floats(values: list[Any], type_info: TypeInformation | None) -> list[Any]:
-    """The values of a stream of this type, their FLOATs shortened; the same list if the type has none.
+    """The values of a stream of this type, with FLOATs shortened; the same list if the type has no FLOATs.
 
     >>> from millstream.common.typeinfo import Types
     >>> with_short_floats([1.100000023841858, None], Types.FLOAT())
@@ -39,7 +40,7 @@ def with_short_floats(values: list[Any], type_info: TypeInformation | None) -> l
 
 
 def _converter(type_info: TypeInformation) -> _Convert | None:
-    """The converter that rounds the FLOATs in a value of the type; None if it has none."""
+    """The converter that rounds the FLOATs in a value of the type; None without FLOATs."""
     plain = plain_type(type_info)
     if isinstance(plain, BasicTypeInfo):
         return short_float if plain.basic_type is BasicType.FLOAT else None

@@ -1,8 +1,8 @@
-"""A sink that writes files: each finished file appears whole, once, and holds the records of committed epochs only.
+"""A sink that writes files: each finished file appears once, complete, and holds only records of committed epochs.
 
 A task stages chunks in a hidden folder below the base path; the plan of the epoch (`part_plan`) decides which chunks
-become which part and when; the driver names the parts (`publishing`), or tasks if that is expensive. A
-reader that lists the base path and ignores hidden names never sees a partial or a duplicate file.
+become which part and when; the driver, or tasks if that is expensive, give the parts their final names (`publishing`).
+A reader that lists the base path and ignores hidden names never sees a partial or a duplicate file.
 
 The base path may be a local or mounted folder, or an address of an object store; there a part is one conditional put.
 """
@@ -121,7 +121,7 @@ class FileSink(Sink):
         """The entries that the epoch publishes; of `due_buckets`, all parts."""
         rules = PartRules(self.rolling, self.prefix, self.suffix, self.compaction, due_buckets)
         plan = plan_parts(staged, pending, now_ms, final, rules)
-        # With the address, a tool that reads only the job's store can check whether its output is complete.
+        # With the address, a tool that reads only the job's store can check whether the job's output is complete.
         pending = None if plan.pending is None else [{**part, "target": self.base_url} for part in plan.pending]
         return CommitPlan(
             tuple({**entry, "target": self.base_url} if "part" in entry else entry for entry in plan.publish), pending
@@ -158,9 +158,9 @@ class FileSink(Sink):
         try:
             staging = with_patience(open_store(f"{self.base_url.rstrip('/')}/{STAGING}"))
             staging.check_writable()
-            staging.remove_unfinished(int(time.time() * 1000) - UNFINISHED_MS)  # files have the time of the machine
+            staging.remove_unfinished(int(time.time() * 1000) - UNFINISHED_MS)  # file times are by the machine's clock
         except StoreError as error:
-            # The store's own message advises about the job's --store, which is another location.
+            # The store's own message gives advice on the job's --store, which is a different address.
             cause = error.__cause__
             if isinstance(cause, (FileExistsError, NotADirectoryError)):
                 reason = "it is not a folder: the path, or a parent, is a file"

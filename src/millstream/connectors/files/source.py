@@ -1,8 +1,8 @@
-"""A source over files: all that exist at the start, or also new ones.
+"""A source that reads files: those that exist at the start, or also new ones.
 
 `discovery` decides which files to read and logs them before they are read; the format decides how to read them.
-Static: the files listed at the start of the job only. Monitored: the folders are listed again at an interval,
-and a new file is a new split.
+A static source reads only the files listed at the start of the job. A monitored source lists the folders again at an
+interval; each new file is a new split.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class FileSource(Source):
         return self._splits
 
     def _discover(self, log: FileLog, now_ms: int) -> None:
-        """List new files if it is time. Slow listings run concurrently with epochs, from the second one on."""
+        """List new files if due. Slow listings run concurrently with epochs, from the second listing on."""
         if self._search is not None:
             if not self._search.done():
                 return
@@ -138,7 +138,7 @@ class FileSource(Source):
 
 
 class RowFileSource(FileSource):
-    """A file source of a format whose offsets are row numbers: the byte limit of an epoch applies while it reads."""
+    """A file source of a format whose offsets are row numbers: the byte limit of an epoch applies during the read."""
 
     format: RowCountedFormat
 

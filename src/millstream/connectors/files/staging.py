@@ -1,7 +1,7 @@
 """Writes a chunk, the output of one task attempt for one bucket of a file sink, into the staging folder.
 
 In a local folder a chunk of a concatenable format is written piece by piece as records arrive, under
-its own name: memory holds one piece, which is still in the processor's cache when it is written. The name contains the
+its own name: memory holds one piece, which is still in the CPU cache when it is written. The name contains the
 attempt and is unknown to readers until the epoch's manifest lists it, and `staged` syncs the file before
 that. An attempt that fails leaves a partial chunk that no manifest lists, which is swept like any chunk of a lost
 attempt. Elsewhere, and in formats that are written as a whole, a chunk is buffered in memory and written by one put.

@@ -1,13 +1,13 @@
 """Decompresses files while they are read, and continues where the last epoch stopped.
 
-A compressed file can only be unpacked from its front. An epoch reads a part of it, and the next epoch the next part:
-a task that started at the front each time would unpack a file of a hundred epochs fifty times over. So a worker caches
-the files it has begun, each with its last unpacked window, and a read that continues there unpacks nothing twice. Any
-other read works too: one that goes back, after a failure, starts at the front again. The cache holds a few files, the
-most recently used; a file that has changed under its name is opened again. The cache only saves time: every result
-equals that of a freshly opened file.
+A compressed file can only be unpacked from its front, and each epoch reads the next part of it. A task that started at
+the front each time would unpack a file that takes a hundred epochs fifty times over. So a worker caches the files it
+has begun, each with its last unpacked window, and a read that continues there unpacks nothing twice. Any other read
+works too: after a failure, one that starts at an earlier position starts at the front again. The cache holds the few
+most recently used files; a file that was replaced under the same name is reopened. The cache only saves time: every
+result equals that of a freshly opened file.
 
-The end of its name determines the compression of a file, as in Flink: .gz .gzip .bz2 .xz .zst .lz4 .deflate. Files that
+The extension of a file determines its compression, as in Flink: .gz .gzip .bz2 .xz .zst .lz4 .deflate. Files that
 consist of several concatenated streams are read as one.
 """
 
@@ -102,7 +102,7 @@ _ENDINGS = {
 
 
 def packing_of(path: str) -> str | None:
-    """The compression of the file, by the end of its name; None if uncompressed.
+    """The compression of the file, by its extension; None if uncompressed.
 
     >>> packing_of("a/log.txt.GZ"), packing_of("a/log.txt"), packing_of("a/gz")
     ('gzip', None, None)
@@ -132,7 +132,7 @@ _FILES_MAX = 16
 
 
 class UnpackedFile:
-    """The bytes of a compressed file: any position may be sought, and those near the last read are cheap."""
+    """The bytes of a compressed file. Any position may be sought; positions near the last read are cheap."""
 
     def __init__(self, file: BinaryIO, packing: str = "gzip") -> None:
         self._file = file
@@ -170,8 +170,8 @@ class UnpackedFile:
         return line
 
     def _line_of_window(self, size: int) -> bytes:
-        """The rest of the line, or the windows of it that hold `size` bytes. Gathered window by window: a
-        growing window would be copied and searched again for every step."""
+        """The rest of the line, or as many of its windows as hold `size` bytes. Gathered window by window: a growing
+        window would be copied and searched again at every step."""
         start, pieces = self._at, []
         while size < 0 or self._at - start < size:
             offset = self._window_offset(1)
@@ -184,7 +184,7 @@ class UnpackedFile:
         return b"".join(pieces)
 
     def _window_offset(self, size: int) -> int:
-        """The position in the window of the next bytes: at least `size` of them, unless the file ends before."""
+        """The position in the window of the next bytes: at least `size` of them, unless the file ends earlier."""
         if self._at < self._window_start:
             self._start_over()
         while self._window_start + len(self._window) < self._at + size and not self.is_at_end:
@@ -207,7 +207,7 @@ class UnpackedFile:
         self._file.close()
 
     def __del__(self) -> None:
-        self.close()  # some are still cached when a process ends
+        self.close()  # some readers are still cached when a process ends
 
 
 class UnpackedFiles:
@@ -243,7 +243,7 @@ class UnpackedFiles:
 
     def _cache(self, path: str, identity: tuple[int | str, ...], file: UnpackedFile) -> None:
         surplus = [file] if file.is_at_end else []
-        file.trim()  # it may have read a very long line
+        file.trim()  # its buffer may hold a very long line
         with self._lock:
             if not file.is_at_end:
                 if path in self._idle:

@@ -41,7 +41,7 @@ _INTEGERS = (BasicType.BYTE, BasicType.SHORT, BasicType.INT, BasicType.LONG, Bas
 
 
 class NumberText(float):
-    """A fraction of a JSON document that retains its digits: its text is the original text.
+    """A fraction in a JSON document that retains its digits: its string form is the original text.
 
     >>> str(NumberText("0.10000000000000000001")), NumberText("0.5") + 1
     ('0.10000000000000000001', 1.5)
@@ -108,7 +108,7 @@ def _iso(text: str) -> str:
 
 
 def _time(text: str) -> dt.time:
-    # Flink appends a 'Z' to times of day too.
+    # Flink also appends a 'Z' to times of day.
     return dt.time.fromisoformat(_iso(text).removesuffix("+00:00"))
 
 
@@ -287,7 +287,7 @@ def _tuple(type_info: TupleTypeInfo, fail_on_missing_field: bool) -> Converter:
 
 
 def _map(type_info: MapTypeInfo, fail_on_missing_field: bool) -> Converter:
-    # JSON keys are text, whatever the type of the map's keys.
+    # JSON keys are strings, regardless of the map's key type.
     key = text_converter(type_info.key_type)
     value = json_converter(type_info.value_type, fail_on_missing_field)
 

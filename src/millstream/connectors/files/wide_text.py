@@ -1,8 +1,8 @@
-"""Lines of text in UTF-16 and UTF-32, whose characters have at least two or four bytes.
+"""Lines of text in UTF-16 and UTF-32, with code units of two and four bytes.
 
-A line end is one unit there, and its bytes may also occur across two characters, so the search is by units. A file is
-one split: only its byte order mark, at the start, defines the byte order. Without one
-the order is the one in the charset's name, and for plain UTF-16 and UTF-32 big-endian, as in Java.
+A line end is one code unit, and its bytes may also occur across two characters, so the search is by units. A file is
+one split: only its byte order mark, at the start, defines the byte order. Without a mark, the charset's name determines
+the order; for plain UTF-16 and UTF-32 it is big-endian, as in Java.
 
 A mark at the start of a line is not part of its text: Flink's sinks write one before every record, and so do ours.
 """

@@ -1,6 +1,6 @@
 """Sends one request to a web service and classifies its response. Uses Python's HTTP client; no redirects, no proxies.
 
-A status of 2xx means accepted. Failures that may pass (no response, 408, 425, 429, any 5xx) are `ConnectorAwayError`,
+A status of 2xx means accepted. Transient failures (no response, 408, 425, 429, any 5xx) are `ConnectorAwayError`,
 so that publishing is retried; others (any other status) are `ConnectorError`: `RefusedRequestError` if caused by the
 content. Paths and queries of URLs and values of headers are never shown.
 """
@@ -107,7 +107,7 @@ class HttpConnection:
         answer = self._connection.getresponse()
         shown = answer.read(_ANSWER_BYTES_MAX)
         if not answer.isclosed():
-            self.close()  # its rest would be read as the next response
+            self.close()  # the rest would be read as the next response
         return answer.status, shown
 
     def close(self) -> None:

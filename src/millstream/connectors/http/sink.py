@@ -5,7 +5,7 @@ once. Every request has a unique name that is the same when it is repeated,
 
     Idempotency-Key: 3f9a….webhook.000000000007-00002
 
-so a service that remembers the names it has accepted has every record exactly once. Records are divided into requests
+so a service that remembers accepted names receives every record exactly once. Records are divided into requests
 by number and staged in this form: a repeat sends the same bytes under the same name.
 """
 
@@ -46,7 +46,7 @@ class HttpSink(Sink):
     def __init__(self, destination: Destination, schema: SerializationSchema, form: BodyForm, records_max: int) -> None:
         self._destination, self._schema, self._form, self._records_max = destination, schema, form, records_max
         self._connection: HttpConnection | None = None
-        self._answered_requests: set[str] = set()  # accepted requests of an unfinished commit
+        self._answered_requests: set[str] = set()  # the number of accepted requests in an unfinished commit
 
     def __getstate__(self) -> dict[str, Any]:
         # A connection belongs to the driver.
@@ -58,7 +58,7 @@ class HttpSink(Sink):
     def commit(self, commit: CommitId, publish: Sequence[Json], store: Store) -> None:
         if self._connection is None:
             self._connection = HttpConnection(self._destination)
-        # If refused requests are set aside, the others are sent first: only then none is repeated.
+        # If refused requests are set aside, the others are sent first; only then is no request repeated.
         sets_aside = self.dead_letters is not None or any(REFUSED in staged for staged in publish)
         refused_requests: list[RefusedRow] = []
         first = 0  # omitted requests keep their numbers: no name is reused for another request
@@ -66,7 +66,7 @@ class HttpSink(Sink):
             for columns, numbers in read_numbered_columns(staged, store):
                 for row, body in zip(numbers.tolist(), columns.column(0), strict=True):
                     name = f"{commit}-{first + row:05d}"
-                    if name in self._answered_requests:  # before others were refused, or the service was unavailable
+                    if name in self._answered_requests:  # sent before others were refused or the service failed
                         continue
                     try:
                         self._send(self._connection, name, body.as_py())

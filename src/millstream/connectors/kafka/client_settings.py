@@ -5,8 +5,8 @@ both; other properties are translated, or dropped if they have no meaning here, 
 librdkafka rejects properties unknown to both when it is created. A value is never dropped if that could make
 a connection less secure than the program requested.
 
-Settings contain secrets because tasks need them. No text made from the settings shows them: neither `repr`, nor
-client errors, which pass `hide_secrets` first.
+Settings contain secrets because tasks need them. No output shows them: neither `repr`, nor client errors, which
+`hide_secrets` filters.
 """
 
 from __future__ import annotations

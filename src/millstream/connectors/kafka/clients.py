@@ -64,8 +64,8 @@ class ClientErrors:
         self._newest.clear()
 
     def most_specific(self, first: Iterable[str] = ()) -> Any:
-        """The most specific error: one of `first`, or the newest; None if there is none. That all
-        brokers are down is only a consequence of others."""
+        """The most specific error: one of `first`, or the newest; None without errors. That all brokers are down is
+        only a consequence of other errors."""
         for name in first:
             if name in self._newest:
                 return self._newest[name]

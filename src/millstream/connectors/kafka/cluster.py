@@ -33,7 +33,7 @@ _NO_LEADER = (*_NO_TOPIC, "_UNKNOWN_PARTITION", "_NOENT")
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic as it is now. `id` is unique for each topic ever created, also of the same name."""
+    """The current state of a topic. `id` is unique for each topic ever created, even under the same name."""
 
     name: str
     id: str
@@ -62,7 +62,7 @@ class Cluster:
     # --- topics -----------------------------------------------------------------------------------------------
 
     def topics(self, names: Iterable[str], timeout_s: float = PATIENCE_S) -> dict[str, Topic]:
-        """The existing ones of these topics."""
+        """Those of these topics that exist."""
         wanted = sorted(set(names))
         if not wanted:
             return {}

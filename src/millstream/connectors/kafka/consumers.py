@@ -1,17 +1,17 @@
 """Reads ranges of partitions in a task, with consumers that stay open between epochs.
 
 A process caches some consumers, each for one partition (`_Reader`). The next epoch usually continues where the last one
-ended: its records are then already fetched, because a consumer fetches ahead. In any other case (another range after a
-failure, a partition that moved from another process) a new consumer is created. It is ready sooner than one that
-seeks, which must first wait for its current fetch, and prefetched records cannot be mistaken for the wanted ones.
+ended; its records have then already been prefetched. In any other case (another range after a failure, a partition that
+moved from another process) a new consumer is created. It is ready sooner than one that seeks, which must first wait for
+its current fetch, and prefetched records cannot be mistaken for the wanted ones.
 
 **The end of a range.** Offsets have gaps: transaction markers, records of aborted transactions, compacted records. So a
 range does not end after a number of records, nor at a record with its last offset. It ends when a record at or after
 `stop` arrives, or the end of readable data (the consumer reports its position). A record after `stop` is
-cached for the next epoch. A consumer reports the end when a fetch returns nothing, for which a broker takes its time.
-So where ranges end in markers, as with transactions they always do, consumers use a shorter fetch wait.
+cached for the next epoch. A consumer reports the end when a fetch returns nothing, which a broker delays. So where
+ranges end in markers, as they always do with transactions, consumers use a shorter fetch wait.
 
-No record is skipped silently: an offset that no longer exists is an error, and never replaced by "the earliest".
+No record is skipped silently: an offset that no longer exists is an error, and is never replaced by "the earliest".
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def read_range(
     is_enough: Callable[[], bool],
     source: str = "",
 ) -> Generator[list[Any], None, int]:
-    """The messages of `partition` with offsets from `start` to below `stop`, in their order, some at a time.
+    """The messages of `partition` with offsets in [start, stop), in order, in batches.
 
     Calls `is_enough` after each batch to decide whether to stop. Returns the offset reached. `source` separates
     readers: two sources of one topic have their own consumers.
@@ -113,7 +113,7 @@ def _reader_of(key: _PoolKey, partition: Partition, start: int) -> Iterator[_Rea
     reader = reader or _Reader(key[2], partition, start, is_brief=is_brief, is_narrow=is_narrow)
     try:
         yield reader
-    except BaseException:  # also if the caller abandons it: its position is unknown
+    except BaseException:  # also if the caller abandons the read: the position is unknown
         reader.close()
         raise
     _cache_reader(key, reader)
@@ -141,10 +141,10 @@ def _cache_reader(key: _PoolKey, reader: _Reader) -> None:
 class _Reader:
     """A consumer of one partition.
 
-    `is_brief`: brokers use a short fetch wait; `meets_marks`: it reached an end that only the consumer's report shows.
-    `position`: all records before it were returned; None: unknown, so it cannot be reused. `_scanned`: all
-    records before it were received; the ones not returned yet are in `_ahead`. Many attributes: the
-    client, the place in the partition, and the state of a silence.
+    `is_brief`: brokers use a short fetch wait; `meets_marks`: it reached an end that is known only from the consumer's
+    report. `position`: all records before it were returned; None: unknown, so it cannot be reused. `_scanned`: all
+    records before it were received; the ones not returned yet are in `_ahead`. Many attributes: the client, the
+    position in the partition, and the state of a silence.
     """
 
     def __init__(
@@ -210,8 +210,8 @@ class _Reader:
                 return position
 
     def _check_silence(self, quiet_s: float, stop: int) -> None:
-        """Check the topic after a time without records. A consumer waits for a deleted topic as for one whose leader
-        moves, so this queries the broker, which may be wrong for a moment."""
+        """Check the topic after a time without records. A consumer waits for a deleted topic in the same way as for a
+        moving leader, so this queries the broker, which may be wrong for a short time."""
         if quiet_s > PATIENCE_S:
             raise self._timeout_error(stop)
         now_s = time.monotonic()
@@ -259,8 +259,8 @@ class _Reader:
         return self._scanned > scanned
 
     def _take(self, count: int, timeout_s: float) -> list[Any]:
-        """Receive available records, with garbage collection disabled: it would traverse thousands of messages
-        repeatedly, and then all other objects, for a fifth of the reading time."""
+        """Receive available records with garbage collection disabled: collection would traverse thousands of messages,
+        and all other objects, repeatedly, and take a fifth of the read time."""
         was_enabled = gc.isenabled()
         gc.disable()
         try:

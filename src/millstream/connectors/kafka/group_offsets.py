@@ -1,8 +1,8 @@
 """The committed offsets of a consumer group, read by a consumer that never joins it.
 
 The administration client cannot be used. While a coordinator starts or moves, its
-`list_consumer_group_offsets` crashes the whole process (librdkafka 2.16: it handles an OffsetFetch response like a
-member's, and there is no member). A consumer handles the same response correctly.
+`list_consumer_group_offsets` crashes the whole process (librdkafka 2.16 handles an OffsetFetch response as if for a
+group member, and there is no member). A consumer handles the same response correctly.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class GroupOffsets:
 def group_offsets(
     settings: ClientSettings, group: str, places: Sequence[tuple[str, int]], limit_s: float
 ) -> GroupOffsets:
-    """The group's offsets at `places`. Waits for an offset that an open transaction may still change."""
+    """The group's offsets at `places`. Waits for offsets that an open transaction may still change."""
     kafka = confluent()
     overrides = {"group_id": group, "enable_auto_commit": False, "isolation_level": "read_committed"}
     consumer = new_client("consumer", settings, ClientErrors(), **overrides)

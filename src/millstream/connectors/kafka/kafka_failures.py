@@ -1,9 +1,9 @@
 """Error messages for failures between a job and Kafka: the failure, and what to do next.
 
-There are two kinds. Failures that may pass (an unavailable broker, a moving leader, another active driver) are a
+There are two kinds. Transient failures (an unavailable broker, a moving leader, another active driver) are a
 `ConnectorAwayError`: the restart strategy retries. Failures that need a person (a permission, a limit, a setting) are a
-`ConnectorError`, and end the job at once. In both cases nothing is lost: an epoch that is committed and not published
-is published first at the next start.
+`ConnectorError`, and end the job at once. In both cases nothing is lost: the next start first publishes an epoch that
+is committed but not published.
 
 A call that waits for a broker only times out; the client's threads have reported the reason before (`ClientErrors`).
 No message contains a secret: client strings pass `hide_secrets`.
@@ -102,8 +102,7 @@ def failure_of(
 ) -> ConnectorError:
     """The exception for a client error (a KafkaError or KafkaException) that ended `subject`, "listing topics".
 
-    `destination` is the topic being written, where there is one. `client_errors` provide the reason where the error
-    itself has none.
+    `destination` is the topic being written, if any. `client_errors` provide the reason if the error itself has none.
     """
     cause = error_of(error)
     is_destination_missing = destination is not None and cause.name() in _NO_DESTINATION
@@ -132,8 +131,8 @@ def failure_of(
 
 
 def silence_error(settings: ClientSettings, subject: str, client_errors: ClientErrors) -> ConnectorAwayError:
-    """The exception for a broker that answered before and is now silent. The newest client error since may be
-    outdated: the message shows it, but it has no other effect."""
+    """The exception for a broker that answered before and is now silent. The newest client error since then may be
+    outdated, so it is only shown in the message."""
     report = client_errors.most_specific()
     reason = "" if report is None else f" The client's last report: {settings.hide_secrets(report.str())}."
     return ConnectorAwayError(f"{subject}: Kafka at {settings.bootstrap_servers} does not answer.{reason} {_REACH}.")

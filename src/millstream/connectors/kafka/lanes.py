@@ -1,10 +1,10 @@
 """Divides the output of an epoch into lanes, each of which is one transaction.
 
-A transaction costs some round trips whatever its size, and a Spark job costs more than a small transaction. So a small
-epoch is one lane, which the driver publishes itself; larger output is divided by bytes, and each lane is published
-in a task. All output of one task stays in one lane, which preserves the order of its records.
+A transaction costs some round trips regardless of its size, and a Spark job costs more than a small transaction. So a
+small epoch is one lane, which the driver publishes itself; larger output is divided by bytes, and each lane is
+published in a task. All output of one task stays in one lane, which preserves the order of its records.
 
-The division is a pure function of the staged output, made before the manifest and written into it:
+The division is a pure function of the staged output, computed before the manifest is written and stored in it:
 
     {"form": 1, "lane": "driver", "prefix": "millstream", "mark_topic": "out", "staged_ms": 1794800000000,
      "parts": [output staged by tasks]}

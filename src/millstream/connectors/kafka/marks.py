@@ -1,4 +1,4 @@
-"""Marks: they record which epochs of a lane are already in Kafka.
+"""Marks record which epochs of a lane are already in Kafka.
 
 A mark is the committed offset of a consumer group without members. The group has the name of the lane's
 transactional id, the offset is the number of the newest epoch that the lane has published, and its metadata is the

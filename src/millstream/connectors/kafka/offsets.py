@@ -1,12 +1,12 @@
-"""Where reading of a partition starts and ends: the program's rule, resolved to a number once.
+"""Where reading a partition starts and ends: the program's rule, resolved to an offset once.
 
 An `OffsetRule` is the earliest record, the newest, a time, a group's committed offsets, or
 specific offsets. `resolve` turns it into numbers, using `OffsetLookup` for the brokers. It is called
-once for each partition, on discovery; from then on the number is fixed (`partitions`), whatever happens to the
+once for each partition, on discovery; from then on the offset is fixed (`partitions`), regardless of changes to the
 topic.
 
-An offset that is not in the partition (any more, or yet) is replaced according to the rule's `reset`; without one it is
-an error. No record is skipped without the program's permission.
+An offset that is not, or no longer, in the partition is replaced according to the rule's `reset`; without a `reset` it
+is an error. No record is skipped without the program's permission.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class OffsetLookup(Protocol):
         """The offset after the last record that may be read."""
 
     def at_time(self, partitions: Iterable[Partition], timestamp_ms: int) -> dict[Partition, int]:
-        """The first offset of a record at or after this time; the latest if there is none."""
+        """The first offset of a record at or after this time, otherwise the latest offset."""
 
     def committed(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         """The group's committed offsets; partitions without one are omitted."""

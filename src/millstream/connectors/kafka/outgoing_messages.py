@@ -44,7 +44,7 @@ _TOPIC_NAME_RULE = "at most 249 letters, digits, '.', '_' and '-'"
 
 
 class MessageMetadata(Protocol):
-    """Timestamp and headers of messages, from columns of the rows. None: the message has none."""
+    """Timestamp and headers of messages, from columns of the rows. None: messages have none."""
 
     def timestamps(self, batch: Batch) -> pa.Array | None:
         """Milliseconds since 1970."""

@@ -101,7 +101,7 @@ class DiscoveredPartition:
 class PartitionLog:
     """The partitions of one source in the order of their discovery, stored in the job's store.
 
-    A job that started from another's epoch continues with that job's list. Without a store it is in memory only.
+    A job that started from another's epoch continues with that job's list. Without a store the list is only in memory.
     """
 
     def __init__(self, store: Store | None, uid: str) -> None:

@@ -4,9 +4,9 @@ A producer costs threads, connections and, with transactions, some round trips t
 producers (`ProducerPool`). A user removes one while using it, so that two users never share one. After an error
 it is not returned, and the next user creates a new one.
 
-`send` is the loop that every message passes: one call into librdkafka per message, driven by `map`, without a line of
-Python for each. (`produce_batch` has no timestamps, and builds a dict per message, which costs what it saves in calls.)
-The send queue is bounded by some slices of bounded bytes.
+`send` is the hot loop: one call into librdkafka per message, driven by `map`, without executing Python code for each.
+(`produce_batch` has no timestamps, and needs a dict per message, which costs as much as it saves in calls.) The send
+queue is bounded by some slices of bounded bytes.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ _DEFAULTS: dict[str, Any] = {
 class OpenProducer:
     """A producer and the delivery results of its messages.
 
-    With transactions: `is_ready` once earlier producers have no open transaction; `marks` are the current marks by
-    topic, as far as known (-1: none), and `group` is the group that stores them."""
+    With transactions: `is_ready` once earlier producers have no open transaction; `marks` are the known current marks
+    by topic (-1: no mark), and `group` is the group that stores them."""
 
     client: Any
     settings: ClientSettings
@@ -96,7 +96,7 @@ class OpenProducer:
         _LOG.warning("messages are lost, because the delivery guarantee is NONE: %s", failure)
 
     def close(self) -> None:
-        """Drop queued messages and close. Must not wait for a broker."""
+        """Discard queued messages and close. Must not wait for a broker."""
         self.client.purge()
         self.client = None
 
@@ -139,7 +139,8 @@ def send(producer: OpenProducer, topic: str, messages: pa.RecordBatch) -> None:
 
 def call_client(call: Callable[..., T], *arguments: Any) -> T:
     """The result of a client call. A call that raises because it was fenced also reports failed messages through our
-    callback while the exception is active, which Python turns into a SystemError. Undone here."""
+    callback while the exception is active, which Python turns into a SystemError. This function restores the original
+    error."""
     try:
         return call(*arguments)
     except SystemError as error:
@@ -234,8 +235,8 @@ def check_topic(settings: ClientSettings, topic: str | None) -> None:
 
 
 class ProducerPool:
-    """The open producers of a process, by purpose. Closes the least recently used when there are many,
-    and idle ones: the part of a sink may have moved to another process."""
+    """The open producers of a process, by purpose. Closes the least recently used ones when there are many, and idle
+    ones: a sink's task may have moved to another process."""
 
     def __init__(self, most: int = 32, idle_s: float = 300.0) -> None:
         self._most, self._idle_s = most, idle_s
@@ -246,7 +247,7 @@ class ProducerPool:
         return len(self._open)
 
     def take(self, purpose: Any) -> OpenProducer | None:
-        """Remove and return the cached producer for this purpose; None if there is none."""
+        """Remove and return the cached producer for this purpose, if any."""
         with self._lock:
             return self._open.pop(purpose, (0.0, None))[1]
 

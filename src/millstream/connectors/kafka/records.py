@@ -11,8 +11,8 @@ fields (for a value that is not a row: the one field `value`), followed by a col
 
 The record's timestamp is always the timestamp of its rows. The row kind of a row is preserved.
 
-A message is a client object, whose content is extracted by `map` over the client's own methods: the
-cheapest way, which still takes a third of the reading time.
+The content of a message, a client object, is extracted by `map` over the client's own methods: the cheapest way, which
+still takes a third of the read time.
 """
 
 from __future__ import annotations
@@ -272,7 +272,7 @@ def _without(messages: list[Any], unreadable: Sequence[BadMessage]) -> list[Any]
 
 
 def _by_message(decoded: Decoded, count: int) -> list[Any]:
-    """The values of messages that have at most one each; None for those without."""
+    """The values, at most one per message; None for messages without a value."""
     values = decoded.batch.values()
     if decoded.origins is None:
         return values

@@ -5,7 +5,7 @@
   with isolation.level=read_committed see every message once.
 - *At least once*: a task sends its messages while the epoch runs, and ends the epoch when the broker has acknowledged
   all of them. An epoch that is repeated sends them again.
-- *None*: a task sends without waiting. A message that the broker refuses is lost, with a warning in the log.
+- *None*: a task sends without waiting. A message that the broker refuses is lost; the log has a warning.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class StagingKafkaSink(KafkaSink):
         return CommitPlan(divided(staged, self.transactional_id_prefix))
 
     def merges(self, staged: Sequence[Json]) -> bool:
-        """One lane preserves the order of epochs. Several do not: they are filled by size."""
+        """One lane preserves the order of epochs. Several lanes do not, because they are filled by size."""
         return len(divided(staged, self.transactional_id_prefix)) <= 1
 
     def staged_records(self, staged: Json, store: Store) -> Sequence[Any]:

@@ -1,4 +1,4 @@
-"""A source over Kafka topics: a split is a partition, an offset is Kafka's.
+"""A source that reads Kafka topics: a split is a partition, with Kafka's offsets.
 
 The driver maintains the partitions (`partitions`: discovered at an interval, decided once, stored) and queries
 before each epoch how far they can be read. With `isolation.level` read_committed, the default, that is the last stable
@@ -7,8 +7,8 @@ offset: later records belong to transactions that are still open. Tasks read ran
 people and monitoring; the job itself never uses them, unless the program starts at committed offsets.
 
 **Unavailability and loss.** The source waits for silent brokers; in the meantime it has no new records, and other
-sources continue. After 30 s it is an error, and the restart strategy decides. A topic that was deleted, or created
-again under the same name, or has fewer records than were read, is a permanent error, which explains how to continue.
+sources continue. After 30 s an error is raised, and the restart strategy decides. If a topic was deleted, was recreated
+under the same name, or has fewer records than were read, a permanent error explains how to continue.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class KafkaSource(Source):
         return self._splits
 
     def _refresh(self, cluster: Cluster, log: PartitionLog, now_ms: int) -> None:
-        """Discover partitions if it is time, and query the readable end of all."""
+        """Discover partitions if due, and query the readable end of all."""
         discovers, ends_before = self._is_discovery_due(now_ms), dict(self._ends)
         if discovers:
             self._discover(cluster, log)
@@ -171,7 +171,8 @@ class KafkaSource(Source):
             return
         counts = {name: topic.partition_count for name, topic in topics.items() if name in wanted}
         new = [at for at in self.subscription.chosen_partitions(counts) if at not in log.partitions]
-        # Partitions of the first discovery start as the program specifies. Later ones are new, so they are read whole.
+        # Partitions of the first discovery start as the program specifies. Later ones are new, so they are read
+        # completely.
         starts = resolve(EARLIEST if log.has_started or self._positions else self.start, new, cluster)
         stops = {} if self.stop is None else resolve(self.stop, new, cluster, ends=True)
         log.add([_discovered(at, topics[at.topic], starts[at], stops.get(at)) for at in new])

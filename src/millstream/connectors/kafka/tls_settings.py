@@ -1,7 +1,7 @@
 """Translates the key stores of Java programs for a client that reads PEM and PKCS#12.
 
 librdkafka cannot read a trust store in Java's format (JKS). It is rejected with the command that converts it; a
-connection never uses other certificates than the ones that the program names.
+connection never uses certificates other than those specified by the program.
 """
 
 from __future__ import annotations

@@ -9,19 +9,19 @@ The steps, for one lane of epoch N:
 
 1. `init_transactions`. It commits or aborts any transaction that an earlier producer of this id left open, and if one
 is still alive somewhere, it can never commit again.
-2. Read the mark. N or more: the lane is published, nothing remains to do.
+2. Read the mark. If it is N or more, the lane is published, and nothing remains to be done.
 3. Send the messages and the mark N in one transaction, and commit it.
 
-Why this is exactly once: if two drivers publish the same lane at the same time, the later one to pass step 1 fences the
-other. If the other has committed before that, step 2 sees its mark; if not, it never will. A producer that stays open
-skips 1 and 2 in the next epoch: had another producer published for this lane since, it would have been fenced, and
-would start again at step 1. Where epochs have their marks at different topics, each topic's mark is read at its first
-use.
+Why this is exactly once: if two drivers publish the same lane concurrently, the later one to pass step 1 fences the
+other. If the other has committed before that, step 2 sees its mark; if not, it can no longer commit. A producer that
+stays open skips 1 and 2 in the next epoch: if another producer had published for this lane since, the open one would
+have been fenced, and would restart at step 1. Where epochs have their marks at different topics, each topic's mark is
+read at its first use.
 
 Brokers retain marks, like any group offset, for offsets.retention.minutes (7 days unless set) after the last
 one. An epoch with a receipt in the job's store is never published again, so a mark is only needed when a
 driver crashed between the transaction and the receipt. If that was longer ago than the retention, a missing mark proves
-nothing: then the job stops and explains how to decide (`marks.py`).
+nothing: then the job stops, and the error explains how to decide (`marks.py`).
 """
 
 from __future__ import annotations
@@ -66,13 +66,13 @@ class Target:
 
 
 def transactional_id(commit: CommitId, lane: Json) -> str:
-    """The name under which a lane publishes: of its transactions, and of the group that holds its mark. Uses the
-    prefix of the program that committed the epoch; a later program may have another, and must use this one."""
+    """The name of a lane's transactions and of the group that holds its mark. Uses the prefix of the program that
+    committed the epoch, even if a later program has another prefix."""
     return f"{lane['prefix']}.{commit.committer}.{lane['lane']}"
 
 
 def check_transactions(target: Target, prefix: str, topic: str | None) -> None:
-    """Start like a lane, under a name of no job, to report permission errors before an epoch depends on them."""
+    """Start like a lane, under a name that no job uses, to report permission errors before an epoch depends on them."""
     name = f"{prefix}.check"
     producer = open_producer(target.settings, name)
     try:
@@ -187,9 +187,9 @@ def _publish(producer: OpenProducer, target: Target, name: str, commit: CommitId
 
 
 def _reason(producer: OpenProducer, error: Exception) -> Exception:
-    """Why a transaction has failed. Something else may end it while messages are sent: the broker, another producer of
-    its name, an undelivered message. The next message is then refused with only an invalid state
-    or a fatal error; an attempt to begin a transaction is refused with the reason."""
+    """Why a transaction has failed. It may be ended while messages are sent: by the broker, another producer with its
+    name, or an undelivered message. The next message then fails with only an invalid state or a fatal error; an attempt
+    to begin a transaction fails with the reason."""
     if error.args[0].name() not in _OVER:
         return error
     reason = error
@@ -207,7 +207,7 @@ def _reason(producer: OpenProducer, error: Exception) -> Exception:
 
 
 def _abort(client: Any) -> None:
-    """End a failed transaction: readers wait behind an open one. If this fails too, the first step of the next
+    """End a failed transaction: readers cannot read past an open one. If this fails too, the first step of the next
     attempt ends it."""
     with suppress(confluent().KafkaException):
         call_client(client.purge)

@@ -1,7 +1,7 @@
 """Clients of Kinesis and Firehose, and the classification of their errors. Keys are never shown.
 
 A request that was throttled, or got no response, is retried with growing pauses, for `PATIENCE_S` seconds;
-then it is an error and the restart strategy decides. Permanent errors of AWS are raised at once.
+then an error is raised and the restart strategy decides. Permanent errors of AWS are raised at once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One shard: positions in it, and reading of its records.
+"""Positions in a shard, and reads of its records.
 
 A **position** is a JSON object:
 
@@ -10,9 +10,9 @@ A **position** is a JSON object:
     … "or_oldest": true                      if that record has expired before it was read, start with the oldest
 
 `ms` bounds possible loss: no record after the position arrived before it, so while it is younger than the stream's
-retention, no record after the position can have expired. A quiet shard is read now and then to renew the bound.
-If `ms` is too old, the record at the position must still exist; otherwise reading on would leave a silent gap,
-because Kinesis itself continues with the oldest record it has.
+retention, no record after the position can have expired. A quiet shard is read occasionally to renew the bound. If `ms`
+is too old, the record at the position must still exist; otherwise continuing would leave a silent gap, because Kinesis
+itself continues with its oldest record.
 
 How far an epoch may read is not known in advance: a **stop** is a position with `records`, the maximum number to read.
 """
@@ -47,7 +47,7 @@ _RECORDS_MAX = 10_000
 
 @dataclass(frozen=True)
 class Response:
-    """Some records, in order; whether they are all available ones, and whether the shard ends after them."""
+    """Some records, in order; whether no more are available, and whether the shard ends after them."""
 
     records: list[dict[str, Any]]
     is_at_tip: bool
@@ -92,7 +92,7 @@ class Shard:
         return response is not None and (bool(response.records) or not response.is_at_tip)
 
     def first(self, position: Position) -> Response:
-        """The first record after `position` if there is one. Kinesis may return empty responses before it."""
+        """The first record after `position`, if any. Kinesis may return empty responses before it."""
         last = Response([], True, True)
         for response in self.responses(position, 1):
             last = response
@@ -122,7 +122,7 @@ class Shard:
 
     def retained_or_oldest(self, position: Position, retention_ms: int) -> Position:
         """The position, or the current start of the shard if the position has expired. For records that were never
-        read, this is not a gap: the oldest records expire all the time."""
+        read, this is not a gap: the oldest records expire continuously."""
         oldest = {"at": "TRIM_HORIZON", "ms": position["ms"]}
         return position if self._is_retained(position, retention_ms) else oldest
 

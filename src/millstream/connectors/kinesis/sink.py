@@ -1,6 +1,6 @@
 """Writes records to a Kinesis stream or a Firehose delivery stream, after their epoch is committed: at least once.
 
-Neither can recognise repeated records, so records sent just before a crash are sent again after it.
+Neither service can recognise repeated records, so records sent just before a crash are sent again after it.
 A request carries many records, and some of them may fail while others are accepted; failed ones are sent again,
 possibly after later records of their key. A record that is too large is an error in the task, before the epoch is
 committed.
@@ -123,7 +123,7 @@ class AwsSink(Sink):
         return ({"Data": each, "PartitionKey": key} for each, key in zip(data, keys, strict=True))
 
     def _send(self, records: list[dict[str, Any]]) -> None:
-        """Send until all are accepted. Every accepted record resets the time limit of the others."""
+        """Send until all records are accepted. Every accepted record resets the time limit for the others."""
         client, pause_s, deadline_s = client_of(self._address, self._service.name), _FIRST_PAUSE_S, _deadline_s()
         while True:
             responses = call_with_retries(self._subject, self._service.send, client, self._stream, records)

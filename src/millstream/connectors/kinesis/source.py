@@ -1,9 +1,8 @@
 """Kinesis streams as a source: a shard is a split, and its position is a sequence number (`shards`).
 
-The driver lists the shards at an interval, and checks before an epoch, at most once a second per shard, whether there
-are records; only reading shows how many. A task reads up to a number of records and returns the position
-reached. Between two sequence numbers are always the same records, so an epoch can be read again, within the
-stream's retention.
+The driver lists the shards at an interval, and checks before an epoch, at most once a second per shard, whether records
+are available; only a read shows how many. A task reads up to a number of records and returns the position reached.
+The records between two sequence numbers never change, so an epoch can be read again within the stream's retention.
 
 Shards that were split or merged are read to their end before their children are started: records of one
 partition key stay in order. Shards present at the first listing start as the program specifies; later
@@ -62,7 +61,7 @@ class _Peek:
 
 
 class KinesisSource(Source):
-    """The records of `streams`, decoded by `schema`. Their own timestamps are arrival times.
+    """The records of `streams`, decoded by `schema`. Record timestamps are arrival times.
 
     It has many attributes: the program's settings, and the driver's view of the shards.
     """
@@ -175,7 +174,7 @@ class KinesisSource(Source):
             peek = _Peek(offset, now_s, self._shard(split).has_more(offset))
             self._peeks[split.name] = peek
         elif peek.position != offset:
-            return False  # it was read since; the next check decides
+            return False  # the shard was read since; the next check decides
         return peek.has_more
 
     def finished(self, split: Split, offset: Offset) -> bool:
@@ -282,7 +281,8 @@ def _depth(name: str, parents: Mapping[str, list[str]]) -> int:
 
 
 def _resolved(shard: Shard, rule: StartRule, is_first: bool) -> Position:
-    """The position for a rule now. Its `ms` is old enough for an early read, which then stores the position."""
+    """The position that a rule currently denotes. Its `ms` is old enough to cause an early read, which then stores the
+    position."""
     now_ms = epoch_ms()
     soon_ms = now_ms - _PROBE_INTERVAL_MS
     if rule.kind == "LATEST":

@@ -1,10 +1,10 @@
-"""Avro records as rows and back, for messages and for Avro in other places.
+"""Converts Avro records to rows and back, for messages and for Avro elsewhere.
 
 fastavro reads and writes the bytes; this module converts its values to the schema's row type. fastavro returns
-timestamps with the zone UTC and ids as objects; rows have UTC times without a zone and text.
+timestamps with the zone UTC and ids as objects; rows have UTC times without a zone, and strings.
 
 `AvroRecords` is the reference, record by record; `AvroDecoder` and `AvroEncoder` are for messages. A message is read
-to its end: bytes after its record mean that it was written with another schema, and make it a bad one.
+to its end: bytes after its record mean that it was written with another schema, so it is a bad message.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class AvroRecords:
 
 
 class AvroDecoder(RowDecoder):
-    """Decodes rows from messages that are an Avro record each."""
+    """Decodes rows from messages, each an Avro record."""
 
     def __init__(self, records: AvroRecords) -> None:
         self._records = records

@@ -1,9 +1,9 @@
 """Limits the cost of Avro from untrusted sources: a few bytes could otherwise cost unbounded memory or time.
 
-Avro writes the count of values before the values. A billion values that take no bytes can be claimed for free, a type
-that is named twice in each of thirty types is a billion fields, and a decimal of a megabyte takes Python minutes. A
-schema is checked once (`least_bytes`). Decimals are read by our own logical type (`bounded_schema`): fastavro's is
-global to the process, and the program may use it for its own data.
+Avro writes the count of values before the values. A message can claim a billion values that take no bytes, a chain of
+thirty types that each use the next one twice has a billion fields, and decoding a decimal of a megabyte takes Python
+minutes. A schema is checked once (`least_bytes`). Decimals are read by our own logical type (`bounded_schema`):
+fastavro's is global to the process, and the program may use it for its own data.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ Cost = tuple[int, int]
 
 
 def least_bytes(schema: Any) -> int:
-    """The fewest bytes of a value of a parsed schema. Raises ProgramError where few bytes could hold an unbounded
-    value.
+    """The minimum size of a value of a parsed schema. Raises ProgramError if few bytes could encode an unbounded value.
 
     >>> least_bytes({"type": "record", "name": "R", "fields": [{"name": "a", "type": "double"}]})
     8

@@ -1,8 +1,8 @@
 """Decodes many Avro messages at once into columns, field by field, for schemas without lists and maps.
 
-Every message has a position. Reading a field reads it in all messages at their positions, and advances them. A message
-that is doubtful (a number that is too long, a premature end, an unknown branch) is
-marked and read by itself. So is one whose record does not end where the message ends.
+Every message has a position. A field is read in all messages at their positions, which then advance. A doubtful message
+(a number that is too long, a premature end, an unknown branch) is marked and read individually, and so is a message
+that does not end with its record.
 
 Invariant: for an unmarked message the row equals that of `AvroRecords.value`.
 """
@@ -83,12 +83,12 @@ Read = Callable[[_Messages, Rows], pa.Array]
 
 
 def has_avro_columns(text: str) -> bool:
-    """Whether many records of this schema can be read at once."""
+    """Whether records of this schema can be read in bulk."""
     return _readers(text) is not None
 
 
 def avro_columns(values: pa.Array, text: str, skipped_bytes: int = 0) -> ReadColumns | None:
-    """The rows of messages that start after `skipped_bytes`; None if they must be read one by one."""
+    """The rows of messages that start after `skipped_bytes`; None if they must be read individually."""
     readers = _readers(text)
     if readers is None or not len(values):
         return None
@@ -96,7 +96,7 @@ def avro_columns(values: pa.Array, text: str, skipped_bytes: int = 0) -> ReadCol
     rows = np.arange(len(values))
     try:
         columns = [read(messages, rows) for read in readers]
-    except pa.ArrowInvalid:  # text that is not UTF-8
+    except pa.ArrowInvalid:  # strings that are not UTF-8
         return None
     messages.doubt |= messages.position != messages.end
     batch = pa.RecordBatch.from_arrays(columns, schema=stream_schema(row_type_of(text)))
@@ -231,7 +231,7 @@ def _bytes(messages: _Messages, rows: Rows) -> pa.Array:
     sizes = np.where(messages.doubt[rows], 0, sizes)
     bounds = np.zeros(len(rows) + 1, np.int64)
     np.cumsum(sizes, out=bounds[1:])
-    # Each byte by its position in its text and the position of that text.
+    # Addresses each byte by its position in its string and the position of that string.
     at = np.repeat(begins - bounds[:-1], sizes) + np.arange(bounds[-1])
     data, offsets = pa.py_buffer(messages.data[at]), pa.py_buffer(bounds.astype(np.int32))
     return pa.Array.from_buffers(pa.binary(), len(rows), [None, offsets, data])

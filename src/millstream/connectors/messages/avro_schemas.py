@@ -1,10 +1,10 @@
 """Avro schemas: parsing, checks, and their row types.
 
-A record is a ROW, an enum and a uuid are STRING, `bytes` and `fixed` are bytes, or DECIMAL where declared. A union
-with null is the other type; a union of several types is a plain Python value, without a type. Dates and times are
-Flink's: timestamps of every precision are SQL_TIMESTAMP, as their UTC time.
+A record is a ROW, an enum and a uuid are STRING, `bytes` and `fixed` are bytes, or DECIMAL where declared. A union with
+null maps to the other type; a union of several types to a plain Python value, without a type. Dates and times map as in
+Flink: timestamps of every precision are SQL_TIMESTAMP, in UTC.
 
-Two kinds of schemas are rejected, because a short message could make its reader run without end: a record that
+Two kinds of schemas are rejected, because a short message could make its reader run forever: a record that
 contains itself, and a list of items that take no bytes.
 """
 
@@ -54,7 +54,7 @@ def fastavro_module() -> Any:
 
 @dataclass(frozen=True)
 class AvroSource:
-    """A schema as its text, the only part that is pickled; `parsed` is computed where it is needed.
+    """A schema as its source text, which alone is pickled; `parsed` is computed on demand.
 
     >>> AvroSource('{"type": "record", "name": "Ad", "fields": [{"name": "id", "type": "long"}]}').row_type
     Types.ROW_NAMED(['id'], [Types.LONG()])

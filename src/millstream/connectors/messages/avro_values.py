@@ -1,7 +1,7 @@
 """Converts values between fastavro's form and rows, by schema.
 
-fastavro has a dict for a record, a timestamp with the zone UTC, and an object for a uuid; rows have fields, UTC time
-without a zone, and text. A union of several types has no type here, so its values pass unchanged.
+fastavro represents records as dicts, timestamps with the zone UTC, and uuids as objects; rows have fields, UTC times
+without a zone, and strings. A union of several types has no type here, so its values pass unchanged.
 """
 
 from __future__ import annotations

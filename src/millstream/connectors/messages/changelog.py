@@ -3,8 +3,8 @@
 An update is two rows: the previous (UPDATE_BEFORE) and the current (UPDATE_AFTER) one. Both formats write one row
 per message, as Flink does: a new or current row as an insert, a deleted or previous one as a delete.
 
-In compacted topics a message without a value follows a delete, for the broker; it has no row.
-Debezium's messages are read in columns; doubtful ones, and all of Canal's, whose values are text, one by one.
+In compacted topics a message without a value (a tombstone, for the broker) follows a delete; it has no row. Debezium's
+messages are decoded in columnar form; doubtful ones, and all of Canal's, whose values are strings, individually.
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ class ChangelogDecoder(RowDecoder):
 
 
 class DebeziumDecoder(ChangelogDecoder):
-    """Decodes rows from Debezium's envelope. `with_schema`: it is under `payload`, next to the connector's schema.
+    """Decodes rows from Debezium's envelope. `with_schema`: the envelope is under `payload`, next to the connector's
+    schema.
 
     >>> row = Types.ROW_NAMED(["id"], [Types.INT()])
     >>> DebeziumDecoder(row).rows(b'{"before": {"id": 1}, "after": {"id": 2}, "op": "u"}')
@@ -125,7 +126,7 @@ def _side(envelope: dict[str, Any], side: str) -> Any:
 
 
 def envelope_rows(read: ReadColumns, with_schema: bool, type_info: TypeInformation) -> ReadColumns:
-    """The rows of envelopes that were read in columns, without the doubtful ones."""
+    """The rows of envelopes that were decoded in columnar form, without the doubtful ones."""
     before, after, operations = read.batch.column(0).flatten() if with_schema else read.batch.columns
     has_before, has_after = np.asarray(before.is_valid()), np.asarray(after.is_valid())
     is_insert = _is_in(operations, ["c", "r"]) & has_after
@@ -171,7 +172,7 @@ def _interleaved(
 class CanalDecoder(ChangelogDecoder):
     """Decodes rows from Canal's messages, each of which may hold several. `database`, `table`: patterns to select.
 
-    Canal writes values as text, so numbers are read from text here.
+    Canal writes values as strings, so numbers are parsed from strings here.
     """
 
     def __init__(
@@ -213,7 +214,7 @@ def canal_changes(document: dict[str, Any], filters: Sequence[tuple[str, str]]) 
         raise ValueError(f"it is an UPDATE of {len(data)} rows, but its old is {old!r}, expected as many objects")
     changes: list[Change] = []
     for before, after in zip(old, data, strict=True):
-        # `old` has the changed fields only.
+        # `old` has only the changed fields.
         changes += [(RowKind.UPDATE_BEFORE, {**after, **before}), (RowKind.UPDATE_AFTER, after)]
     return changes
 

@@ -1,15 +1,16 @@
 """The contracts of message decoders and encoders.
 
-A connector that carries bytes is independent of formats. It passes `Messages`, some of one split in order, to a
-decoder: `decoder_of(schema)` is the schema's columnar decoder if it has one, and otherwise calls the schema's
-`deserialize` per message. Both return the same rows: the columnar one is the fast path, the other the reference.
+A connector that transports bytes is independent of formats. It passes batches of a split's messages (`Messages`), in
+order, to a decoder: `decoder_of(schema)` is the schema's columnar decoder if it has one, and otherwise calls the
+schema's `deserialize` per message. Both return the same rows: the columnar one is the fast path, the other the
+reference.
 
 The numbers of rows and messages may differ: an update is two rows, and a message that the schema skips has none. So
 `Decoded.origins` maps each row to its message, and connectors use it to attach a message's properties (its time, its
 headers).
 
-A message that cannot be read never becomes a null and is never lost: it is in `Decoded.bad`, and the connector raises
-`bad_message_error`, with the message's place and bytes, or sends it to the user's side output.
+An unreadable message never becomes a null and is never lost: it is in `Decoded.bad`, and the connector raises
+`bad_message_error`, with the message's position and bytes, or sends it to the user's side output.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ _REASON_CHARS_MAX = 1_000
 class Messages:
     """Some messages of one split, in order. Null means a message without a value (Kafka's tombstone).
 
-    `place(i)` describes the place of message `i` for people: "topic orders, partition 3, offset 17".
+    `place(i)` describes the position of message `i` for people: "topic orders, partition 3, offset 17".
     """
 
     values: pa.Array
@@ -129,8 +130,8 @@ def encoder_of(schema: SerializationSchema, input_type: TypeInformation | None) 
 
 
 def _overrides(schema: Any, methods: tuple[str, ...], column_method: str) -> bool:
-    """Whether a user's subclass overrides `methods` below the class that defines the columnar method: then only
-    the overrides know the bytes."""
+    """Whether a user's subclass overrides `methods` below the class that defines the columnar method: then only the
+    overrides define the bytes."""
     order = type(schema).__mro__
     makers = [next(at for at, kind in enumerate(order) if method in vars(kind)) for method in methods]
     column_maker = next(
@@ -174,7 +175,8 @@ def bad_message_error(bad: BadMessage, messages: Messages) -> TypeMismatchError:
 
 
 def raise_if_of_program(error: Exception) -> None:
-    """Raise errors again that no message causes, such as a missing package: a ProgramError is also a ValueError."""
+    """Reraise errors that are not caused by a message, such as a missing package: a ProgramError is also a
+    ValueError."""
     if isinstance(error, ProgramError) and not isinstance(error, TypeMismatchError):
         raise error
 
@@ -234,7 +236,7 @@ class PerMessageDecoder(MessageDecoder):
         return Decoded(batch, row_origins, tuple(bad))
 
     def _conforming(self, values: list[Any], origins: list[int], bad: list[BadMessage]) -> tuple[list[Any], list[int]]:
-        """The values that match the schema's declared type; messages of others become bad ones."""
+        """The values that match the schema's declared type; other messages become bad ones."""
         assert self.type_info is not None
         fitting: list[tuple[Any, int]] = []
         for value, index in zip(values, origins, strict=True):

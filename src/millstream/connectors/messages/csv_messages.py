@@ -1,4 +1,4 @@
-"""CSV records as messages, one in each: conversion to rows and back.
+"""Messages with one CSV record each: conversion to rows and back.
 
 `CsvMessages` is the reference, message by message, using Python's csv module and the converters of `files/values`. The
 decoder passes to Arrow's CSV reader only messages that are certainly one record with the right number of fields: every

@@ -74,7 +74,7 @@ class CsvEncoder(MessageEncoder):
 
 
 def _coarsely_quoted(delimiter: str, quote: str) -> str:
-    """The form of text that Jackson quotes without checking whether it must."""
+    """The pattern of text that Jackson quotes without checking whether it must."""
     last = ord(max(delimiter, quote, "\r"))
     return rf"(?s)[\x{{0}}-\x{{{last:x}}}]|^.{{{_UNQUOTED_CHARS_MAX + 1}}}"
 

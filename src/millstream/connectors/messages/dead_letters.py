@@ -1,8 +1,9 @@
 """Unreadable messages and their side output.
 
-Without a tag a bad message stops the job, with its place and bytes. With one (`schema.with_dead_letters(tag)`) a
-source yields `DeadLetters` in addition to its records, and `stream.get_side_output(tag)` is a stream of them. They
-belong to their epoch like any record: read again after a crash, published once.
+Without a tag a bad message stops the job, with an error that shows its position and bytes. With a tag
+(`schema.with_dead_letters(tag)`) a source yields `DeadLetters` in addition to its records, and
+`stream.get_side_output(tag)` is a stream of them. They belong to their epoch like any record: they are reread after a
+crash, and published once.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ class DeadLetters:
 
 
 def dead_letters(decoded: Decoded, messages: Messages, tag: Any) -> DeadLetters | None:
-    """Handles a connector's unreadable messages: None if there are none, an error for the first
-    without a `tag` (the schema's), else the item to yield in addition to the records.
+    """Handles a connector's unreadable messages: None without any; without a `tag` (the schema's), an error for the
+    first; else the item to yield in addition to the records.
 
     >>> from millstream.connectors.messages.codecs import BadMessage
     >>> messages = Messages(pa.array([b"a", b"x"]), lambda i: f"offset {i}")

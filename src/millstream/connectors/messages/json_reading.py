@@ -1,15 +1,15 @@
 """Decodes many JSON documents at once into columns.
 
-Most documents of a topic have one shape, and their values are cut out of it (`json_shapes`). Arrow reads the
-others. It is six times as fast as parsing document by document, and slightly more lenient. So it only receives
-messages that are certainly one object each, and types that both parse alike:
+Most documents of a topic have the same shape, and their values are extracted by it (`json_shapes`). Arrow reads the
+others. It is six times as fast as parsing document by document, but slightly more lenient. So it only receives messages
+that are certainly one object each, and types that both parse identically:
 
-- Messages are joined by line ends. Inside an object a '}' is never followed by a line end and a '{', nor is a line end
-  ever inside a string. So if each message starts with '{' and ends with '}', each holds at least one whole document,
-  and when Arrow returns as many documents as there are messages, each belongs to its own message.
+- Messages are joined by line ends. Inside an object a '}' is never followed by a line end and a '{', and a string never
+  contains a line end. So if each message starts with '{' and ends with '}', each holds at least one whole document, and
+  when Arrow returns as many documents as there are messages, each belongs to its own message.
 - For a repeated field, a string for a number, a lone surrogate: Arrow fails, and the slow parser decides.
 - Dates, times and bytes are read as text and then converted (`_FINISHED`), where their form is certain.
-  Otherwise the message is marked, and read by itself.
+  Otherwise the message is marked, and read individually.
 - Arrow does not read MAP, TUPLE, BIG_INT, BIG_DEC and untyped parts: rows with them are parsed one by one,
   and converted to columns together.
 
@@ -209,8 +209,8 @@ def _parsed_in_windows(texts: pa.Array, wire: pa.Schema) -> tuple[pa.RecordBatch
 
 
 def _parsed(texts: pa.Array, wire: pa.Schema) -> pa.RecordBatch | int | None:
-    """The documents read by Arrow. If it rejects one: its number, or None if unknown; also
-    None if there is not one document per text."""
+    """The documents read by Arrow. If it rejects one: its number, or None if unknown; also None unless there is one
+    document per string."""
     lists = pa.ListArray.from_arrays(pa.array([0, len(texts)], pa.int32()), texts)
     try:
         body = pc.binary_join(lists, "\n")[0].as_buffer()
@@ -262,7 +262,7 @@ def _layout(type_info: TypeInformation) -> _Layout | None:
 
 
 def _column(type_info: TypeInformation) -> tuple[pa.DataType, Finish] | None:
-    """The type that Arrow reads in place of a type, and its conversion; None: Arrow cannot read it equivalently."""
+    """The type that Arrow reads instead of a type, and its conversion; None: Arrow cannot read it equivalently."""
     plain = plain_type(type_info)
     arrow = arrow_type(plain)
     if isinstance(plain, RowTypeInfo):
@@ -318,7 +318,7 @@ def _list(element_type: TypeInformation) -> tuple[pa.DataType, Finish] | None:
     arrow = arrow_type(Types.LIST(element_type))
 
     def finish(array: pa.Array, doubt: Mask) -> pa.Array:
-        items = array.flatten()  # only items of lists that are not null
+        items = array.flatten()  # covers only items of non-null lists
         element_doubt = np.zeros(len(items), np.bool_)
         items = finish_element(items, element_doubt)
         lengths = np.asarray(pc.fill_null(pc.list_value_length(array), 0))
@@ -333,7 +333,7 @@ def _list(element_type: TypeInformation) -> tuple[pa.DataType, Finish] | None:
 
 
 def _mark_nulls(array: pa.Array, doubt: Mask) -> None:
-    """Marks nulls as doubtful, since the field may be missing: only the document itself can show it."""
+    """Marks nulls as doubtful, since the field may be missing, which only the document itself shows."""
     if array.null_count:
         doubt |= np.asarray(array.is_null())
     if pa.types.is_struct(array.type):

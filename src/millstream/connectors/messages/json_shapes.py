@@ -1,12 +1,13 @@
-"""Decodes documents of one shape: the same fields in the same order with the same spacing, as one program writes them.
+"""Decodes documents of the same shape: the same fields in the same order with the same spacing, as written by one
+program.
 
-A document is then constant text with values in between. So the shape is learnt from one document, and the values of all
-others are cut out of their bytes, a column at a time, which is faster than a parser. Documents of another
-shape are marked, and read by other means: so a few bad documents among many cost only themselves.
+A document is then constant text with values in between. So the shape is derived from one document, and the values of
+all others are sliced out of their bytes, a column at a time, which is faster than parsing. Documents of another shape
+are marked, and read by other means, so a few bad documents do not slow down the others.
 
 A *shape* is a list of fields. The text before a value, from the quote that opens its name to the value's first byte,
 is its `lead`; the text between a value and the next name, or the end, is its `trail`. Both are compared byte by
-byte. They contain names, separators and quotes, so a document matches only if it is the same text except for the
+byte. They contain names, separators and quotes, so a document matches only if its text is identical except for the
 values. These are validated: strings without escapes and control characters, whole numbers, fractions, booleans.
 
 Invariant: a matching document has the values that JSON defines. A doubtful document does not match.
@@ -64,7 +65,7 @@ class Shape:
 
 
 def supports_shapes(wire: pa.Schema) -> bool:
-    """Whether values can be cut out for all columns."""
+    """Whether values can be extracted for all columns."""
     return all(_can_be_cut(field.type) for field in wire)
 
 
@@ -78,7 +79,7 @@ def _can_be_cut(arrow: pa.DataType) -> bool:
 
 
 def shape_of(document: bytes, wire: pa.Schema) -> Shape | None:
-    """The shape of a document; None if it has none from which these columns can be cut.
+    """The shape of a document; None if these columns cannot be extracted by shape.
 
     >>> shape = shape_of(b'{"n": 1, "s": "a"}', pa.schema([("n", pa.int64())]))
     >>> [(field.lead, field.trail) for field in shape.fields]
@@ -202,7 +203,7 @@ class _Documents:
         return mask
 
     def is_at(self, places: Positions, text: bytes) -> Mask:
-        """Whether `text` is at each place, all of which are inside. Compares eight bytes at once; where fewer
+        """Whether `text` is at each position, all of which are in bounds. Compares eight bytes at once; where fewer
         remain, preceding bytes are included and shifted out."""
         last, result = len(self._words) - 1, np.ones(len(places), np.bool_)
         is_inside = places.max() + len(text) <= last
@@ -304,7 +305,7 @@ def _flags(column: pa.Array) -> Mask:
 
 
 def _replace_others(column: pa.Array, is_fit: Mask, other: str) -> pa.Array:
-    """The matching strings, and another text in place of the others."""
+    """The matching strings, with the others replaced by a default."""
     return column if is_fit.all() else pc.if_else(pa.array(is_fit), column, other)
 
 

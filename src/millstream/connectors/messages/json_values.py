@@ -1,9 +1,9 @@
 """JSON documents of a declared type, one at a time: how they are read and written.
 
-This is the reference. `json_reading` and `json_writing` do the same in columns and must return the same values.
+This is the reference. `json_reading` and `json_writing` are the vectorised equivalents and must return the same values.
 
-Reading follows Flink in its strict mode: a field that is missing or null is None, one that the type lacks is dropped,
-the last of repeated fields counts. Numbers are never read from text, nor whole numbers from fractions. A DECIMAL
+Reading follows Flink in its strict mode: a missing or null field is None, a field that the type lacks is dropped, and
+the last of repeated fields counts. Numbers are never read from strings, nor whole numbers from fractions. A DECIMAL
 takes its digits from the document, not from a floating-point number. Dates and times are ISO 8601, with a space or a T
 between them and with or without a zone (SQL and ISO-8601 of Flink's options); a timestamp with a zone is its UTC time.
 
@@ -198,7 +198,7 @@ def _object_writer(plain: RowTypeInfo) -> Writer:
 
 
 def _map_writer(plain: MapTypeInfo) -> Writer:
-    # JSON keys are text, whatever the type of the map's keys.
+    # JSON keys are strings, regardless of the map's key type.
     key_type, item = plain.key_type, json_writer(plain.value_type)
 
     def write(value: Any) -> str:

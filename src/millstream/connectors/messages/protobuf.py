@@ -1,11 +1,11 @@
-"""Protobuf messages as rows and back, from a compiled class or from a descriptor set.
+"""Converts protobuf messages to rows and back, by a compiled class or a descriptor set.
 
-A message type is a row: an enum is its name, a repeated field a list, `Timestamp` an instant, an unsigned 64-bit
-number a BIG_INT. An optional field that is absent is None. A field without presence (a plain one of proto3) always
-has a value, so None is rejected for it: it would be read back as 0.
+A message type maps to a row, an enum to its name, a repeated field to a list, `Timestamp` to an instant, an unsigned
+64-bit number to BIG_INT. An optional field that is absent is None. A field without presence (a plain one of proto3)
+always has a value, so None is rejected for it: it would be read back as 0.
 
-Tasks receive the descriptor set, as bytes, and create classes from it where needed. Types that contain
-themselves are rejected, since a row cannot.
+Tasks receive the descriptor set, as bytes, and create classes from it where needed. Recursive types are rejected, since
+a row type cannot be recursive.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Avro messages with a schema registry: each names its writer's schema, and is read with the schema of the rows.
+"""Avro messages with a schema registry: each message identifies its writer's schema, and is read with the schema of the
+rows.
 
-Follows Avro's schema resolution, as implemented by fastavro: a field unknown to the writer has the default of the
-reader's schema, one unknown to the reader is dropped, and numbers may be widened.
+Follows Avro's schema resolution, as implemented by fastavro: a field that the writer lacks gets the default of the
+reader's schema, a field that the reader lacks is dropped, and numbers may be widened.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """A client of Confluent's schema registry: a message starts with a zero byte and the number of its writer's schema.
 
-The client sends an HTTP request once for each number and process, and caches results permanently: a registry never
+The client sends one HTTP request per number and process, and caches results permanently: a registry never
 reuses a number. An unknown number is cached for a short time only. Requests to an unavailable registry are
 retried for a while, and then fail as an error of the job, never of a message; an unknown number is an error of
 the message.
 
-No text of this object contains the password. Redirections are not followed: they would send it to another server.
+No string form of this object contains the password. Redirections are not followed: they would send it to another
+server.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ class _NoRedirections(urllib.request.HTTPRedirectHandler):
 
 @dataclass(frozen=True)
 class SchemaRegistry:
-    """A registry at `url`; `user` and `password` if it requires them. Settings only: it is sent to tasks."""
+    """A registry at `url`; `user` and `password` if it requires them. It has only settings, because it is sent to
+    tasks."""
 
     url: str = field(repr=False)
     user: str | None = None

@@ -3,9 +3,9 @@
 A format implements two methods. `columns` reads many messages at once, directly into columns, and marks doubtful ones;
 it may also fail for the whole batch. `rows` reads one message and is the reference: its exception makes the message a
 bad one. Where the fast path fails, its messages are halved until few remain around the cause, and these are
-read one by one. So one bad message in a batch costs little, and no result is a guess.
+read one by one. So one bad message in a batch costs little, and results are always exact.
 
-Invariant: the rows and bad messages are those that `rows` returns for every message by itself, in order.
+Invariant: rows and bad messages equal those obtained by calling `rows` for every message, in order.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ Indices = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class ReadColumns:
-    """The result of reading some messages at once: their rows, their messages, and the row count of each (None: one).
-    `is_open`: some of the others may be read at once, too; at least half of all were."""
+    """The result of reading messages in bulk: the rows, the messages that were read, and the row count of each (None:
+    one). `is_open`: some of the others may be read at once, too; at least half of all were."""
 
     batch: pa.RecordBatch
     is_read: npt.NDArray[np.bool_]
@@ -204,7 +204,7 @@ def utf8_mask(values: pa.Array) -> npt.NDArray[np.bool_] | None:
     _, offsets, data = present_values.buffers()
     ends = np.frombuffer(offsets, np.int32)[present_values.offset + 1 : present_values.offset + len(present_values) + 1]
     letters = np.frombuffer(data, np.uint8)[: ends[-1]]
-    # Few messages have characters beyond ASCII, or all have. Positions before the first message belong to others.
+    # Usually either few or all messages have non-ASCII characters. Positions before the first message belong to others.
     places = np.flatnonzero(letters >= 0x80)
     rows = np.unique(
         np.searchsorted(ends, places[places >= ends[0] - len(present_values[0].as_buffer())], side="right")
@@ -219,7 +219,7 @@ def _empty(schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _with_one_schema(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """The batches with one schema: if one has row kinds, all receive them."""
+    """The batches with the same schema: if one has row kinds, all get them."""
     if not any(KIND_COLUMN in batch.schema.names for batch in batches):
         return batches
     return [batch if KIND_COLUMN in batch.schema.names else _with_inserts(batch) for batch in batches]

@@ -1,7 +1,7 @@
 """Row kinds at the edge of a job: formats without row kinds accept inserts only.
 
-A delete written as a plain document would be read as a new row. So such formats reject other rows than
-INSERT, and name the formats that support them.
+A delete written as a plain document would be read as a new row. So such formats reject rows other than INSERT, with an
+error that names the formats that support them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Text and bytes, which need no parsing: a message is its record, and many of them form a column directly.
+"""Text and bytes, which need no parsing: a message is a record, and a batch of messages directly forms a column.
 
 Text that is invalid in its charset is not an error: invalid bytes become U+FFFD, as in Java, which PyFlink programs
-expect. Columns hold UTF-8, so it is only validated; other charsets (UTF-16, Latin-1) are decoded text by text.
+expect. Columns hold UTF-8, so it is only validated; other charsets (UTF-16, Latin-1) are decoded string by string.
 """
 
 from __future__ import annotations

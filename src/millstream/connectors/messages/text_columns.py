@@ -1,7 +1,7 @@
-"""Converts columns of text to a type, a column at a time, where the text's form is certain.
+"""Converts string columns to a type, a column at a time, for strings of unambiguous form.
 
 JSON and CSV write dates, times, bytes and decimals as text. A value of a simple form is converted with its column;
-any other is marked as doubtful, and its record is read by itself, by the converters of `files/values`. Those are
+any other is marked as doubtful, and its record is read individually by the converters of `files/values`. Those are
 the reference: a conversion here must equal theirs.
 """
 
@@ -51,7 +51,7 @@ _WHOLE = (BasicType.BYTE, BasicType.SHORT, BasicType.INT, BasicType.LONG)
 
 def narrow_floats(array: pa.Array, doubt: Mask) -> pa.Array:
     """64-bit numbers as 32-bit ones; a number out of range is doubtful."""
-    # Rounded once from the 64-bit number that Python reads, not from the text: the two differ, if rarely.
+    # Rounded from the 64-bit number that Python reads, not directly from the text: rarely, the two differ.
     wide = array.to_numpy(zero_copy_only=False)
     with np.errstate(over="ignore", invalid="ignore"):
         narrow = wide.astype(np.float32)

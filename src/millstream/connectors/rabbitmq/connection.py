@@ -27,7 +27,8 @@ _HEARTBEAT_S = 10
 
 @dataclass(frozen=True)
 class RabbitAddress:
-    """A server and the credentials: as `uri`, or in parts. Many fields: each is one of PyFlink's settings."""
+    """A server and the credentials, as a `uri` or as separate fields. Many fields: each is one of PyFlink's
+    settings."""
 
     host: str = "localhost"
     port: int = _DEFAULT_PORT

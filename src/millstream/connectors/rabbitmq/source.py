@@ -1,6 +1,6 @@
 """Messages of a RabbitMQ queue. A thread on the driver stores each message (`received_input`), then acknowledges it.
 
-The server removes a message when it is acknowledged, and delivers it again if the connection is lost before. So a
+The server removes a message when it is acknowledged, and redelivers it if the connection is lost before that. So a
 message is stored first, and none is lost. A message that was stored while its acknowledgement was lost is delivered
 again, and recognised by its **correlation id**, if the sender uses unique ones: then every message counts exactly once.
 Otherwise, at least once. The server has at most `prefetch_count` unacknowledged messages, so as many ids are
@@ -152,7 +152,7 @@ class _QueueReceiver(Receiver):
                     self.keep(packed(bodies, ids), len(bodies))
                     self._remember(
                         chunk_ids
-                    )  # not before: an unstored message must be accepted when it is delivered again
+                    )  # not earlier: an unstored message must be accepted when it is redelivered
                 # Stored: now the server may remove them. If the acknowledgement is lost, it delivers them again.
                 channel.basic_ack(newest_tag, multiple=True)
                 bodies, ids, chunk_ids, newest_tag, since = [], [], {}, None, time.monotonic()

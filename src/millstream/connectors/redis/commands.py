@@ -1,7 +1,7 @@
 """Converts records to Redis commands, each a list of strings and bytes, in the task.
 
-A deleted row (`RowKind.DELETE`) deletes its key, and so does one whose value is None. The first half of an update
-(`RowKind.UPDATE_BEFORE`) has no command: its second half is sufficient.
+A deleted row (`RowKind.DELETE`), or one with the value None, deletes its key. The first row of an update
+(`RowKind.UPDATE_BEFORE`) has no command: the second is sufficient.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class CommandMaker(ABC):
 
 def command_columns(maker: CommandMaker, batch: Batch) -> pa.RecordBatch:
     """The commands of a batch as staged: one row each. Rejects commands that no script can run before their epoch is
-    committed: a script that fails half way would leave commands executed that no mark records."""
+    committed: a script that fails midway would leave executed commands that no mark records."""
     commands = [[_bytes(argument) for argument in command] for command in maker.commands(batch)]
     for command in commands:
         if len(command) > _ARGUMENTS_MAX:
@@ -200,7 +200,7 @@ def _bytes(argument: Any) -> bytes:
 
 
 def _kinds(batch: Batch) -> Iterator[bool | None]:
-    """Whether each record's row is deleted; None: it is the first half of an update."""
+    """Whether each record is a delete; None: it is the first row of an update."""
     for value in batch.values():
         kind = value.get_row_kind() if isinstance(value, Row) else RowKind.INSERT
         yield None if kind is RowKind.UPDATE_BEFORE else kind is RowKind.DELETE

@@ -1,4 +1,4 @@
-"""Runs commands in Redis, each exactly once, also non-idempotent ones: `INCR` as well as `SET`.
+"""Runs commands in Redis, each exactly once, even non-idempotent ones such as `INCR`.
 
 Tasks create the commands and stage them with their epoch. The driver then runs them in order, some at a time, in a
 script that Redis executes atomically. The script also advances the **mark** of the job and sink, which records how many
@@ -8,11 +8,11 @@ commands of which epoch were run:
 
 Commands and mark change together or not at all, so a repeat after a crash continues at the mark, and a replaced
 driver reads a newer epoch and runs nothing. If Redis refuses a command (a list where a hash is expected),
-the mark advances up to it: the script's commands before it stay, and are not run again after the cause was corrected.
+the mark advances up to it: the preceding commands of the script stay, and are not rerun after the cause is corrected.
 
-This holds for one Redis server that persists acknowledged writes (`appendonly yes`, `appendfsync always`). One that
-loses its last second loses marks and values of the same second, and later commands are not run twice either. Redis
-Cluster has no scripts over keys of several nodes: it refuses, and the error explains it.
+This holds for one Redis server that persists acknowledged writes (`appendonly yes`, `appendfsync always`). A server
+that loses its last second loses marks and values of the same second, so no command is run twice. Redis Cluster does not
+support scripts with keys on several nodes: it refuses them, and the error explains this.
 """
 
 from __future__ import annotations

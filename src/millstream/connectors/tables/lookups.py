@@ -1,6 +1,6 @@
 """Lookup tables: the right side of a lookup join, looked up by key as rows arrive.
 
-A `LookupSource` is queried for many keys at once. One that `is_whole` is small: it returns all its rows, which are
+A `LookupSource` is queried for many keys at once. A source that `is_whole` is small: it returns all its rows, which are
 cached and reloaded at an interval. For other sources `LookupSettings` defines the cache, its expiry and the retries,
 from options that all these connectors share.
 

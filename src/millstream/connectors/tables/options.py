@@ -1,7 +1,7 @@
 """The options of one table, checked against the options of its connector: names must be known, values well-formed.
 
-Nothing is guessed. A name that no connector, format or option family has is an error with the nearest name; so is a
-malformed value, and a missing required option.
+A name that no connector, format or option family has is an error with the nearest name. Malformed values and missing
+required options are errors too.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Random numbers as a pure function of an index: row i has the same values in every replay.
 
 A number is the index, mixed with the salt of its column until no bit reveals the index (a finaliser like
-splitmix64's). No state and no order: any range can be generated anywhere, repeatedly, and in pieces.
+splitmix64's). Without state or order, any range can be generated anywhere, repeatedly, and in pieces.
 """
 
 from __future__ import annotations

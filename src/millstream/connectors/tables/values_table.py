@@ -3,7 +3,7 @@
     CREATE TABLE t (id INT, d DATE) WITH ('connector' = 'values', 'data' = '[{"id": 1}, [2, "2026-11-16"]]')
 
 A row is an object, or a list of all columns in their order. The table ends with its last row. With
-`'changelog-mode' = 'I,UB,UA,D'` rows change the table, and each is a pair of its kind and itself:
+`'changelog-mode' = 'I,UB,UA,D'` rows change the table, and each is listed as a pair of its kind and the row itself:
 `["+I", [1, "a"]]`, `["-D", {"id": 1}]`.
 """
 

@@ -66,12 +66,12 @@ def bytes_text(size_bytes: int) -> str:
 
 
 def time_text(at_ms: int, now_ms: int) -> str:
-    """A moment in UTC: the time of day if it is of today's date, otherwise with the date.
+    """A timestamp in UTC: the time of day if its date is today, otherwise with the date.
 
     >>> time_text(3_725_000, now_ms=4_000_000), time_text(3_725_000, now_ms=90_000_000)
     ('01:02:05', '1970-01-01 01:02:05')
 
-    A moment outside the calendar is shown as its number.
+    A timestamp outside the calendar is shown as a number.
 
     >>> time_text(2**62, now_ms=0)
     '4,611,686,018,427,387,904 ms'

@@ -1,18 +1,18 @@
 """The bottom rows of a terminal, reserved while a job runs: drawn, erased for the program's output, drawn again.
 
 Invariant: between two calls the area's rows are the last ones written, the cursor is at the end of the last of them,
-and nothing else has been written since. So the area is erased by moving up as many rows as it has.
+and nothing else has been written since. So the area is erased by moving up by its number of rows.
 
-A terminal that becomes narrower wraps its long rows or cuts them. It does not report which, so its name decides
-(`breaks_rows`): then the current number of the area's rows is known, and exactly these are erased. Rows above them are
-never touched. An area that has less than half of the rows never scrolls out of sight, if the window loses at most half
-of its width or height at a time.
+A terminal that becomes narrower wraps its long rows or cuts them. It does not report which, so the terminal's name
+decides (`breaks_rows`). That gives the area's current number of rows, and exactly these are erased. Rows above them are
+never touched. An area smaller than half of the window never scrolls out of sight if the window loses at most half of
+its width or height at a time.
 
 While a window is being resized nothing is drawn: rows made for one width would be shown in another, and counted
 wrongly.
 
 The area writes to a copy of the terminal's file descriptor: while Spark's JVM starts, standard error is redirected
-(`spark/session.py`), and that is when a person waits.
+(`spark/session.py`), which is when a user is waiting.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _USUAL_SIZE = os.terminal_size((80, 24))
 
 
 def terminal_size(stream: TextIO) -> os.terminal_size:
-    """Columns and rows of the terminal behind `stream`, now; 80 by 24 if unknown."""
+    """The current columns and rows of the terminal of `stream`; 80 by 24 if unknown."""
     with suppress(OSError, ValueError):
         size = os.get_terminal_size(stream.fileno())
         if size.columns > 0 and size.lines > 0:
@@ -47,8 +47,8 @@ def terminal_size(stream: TextIO) -> os.terminal_size:
 
 
 def breaks_rows(environment: Mapping[str, str]) -> bool:
-    """Whether the terminal wraps rows that have become too long, as nearly all do. Known to cut them are xterm, GNU
-    screen (tmux uses its name too, and wraps them), the older rxvt and Linux without a desktop.
+    """Whether the terminal wraps rows that have become too long, as nearly all do. xterm, GNU screen (tmux uses its
+    name too, but wraps), older rxvt and the Linux console are known to cut them.
 
     >>> breaks_rows({"TERM": "xterm-256color"}), breaks_rows({"TERM": "xterm-256color", "XTERM_VERSION": "XTerm(390)"})
     (True, False)
@@ -83,11 +83,11 @@ class BottomArea:
 
     @property
     def size(self) -> os.terminal_size:
-        """The size of the terminal now. A row should be shorter than it is wide."""
+        """The terminal's current size. Rows should be shorter than its width."""
         return self._size()
 
     def draw(self, rows: Sequence[str]) -> None:
-        """Replace the area's rows by these; while a window is being resized, erase them."""
+        """Replace the area's rows; while the window is being resized, only erase them."""
         with self.lock:
             if self._is_closed:
                 return
@@ -99,9 +99,9 @@ class BottomArea:
                 self._write(before + self._drawn(rows))
 
     def write_above(self, text: str) -> None:
-        """Write whole lines of the program in place of the area, and the area below them."""
+        """Write whole lines of program output where the area is, and redraw the area below them."""
         with self.lock:
-            # Rows for another size are omitted: the next draw brings new ones in a moment.
+            # Skip rows made for another size: the next draw follows shortly.
             rows = self._rows if self._size() == self._size_seen else ()
             before = self._erased()
             self._write(before + text + self._drawn(rows))
@@ -119,7 +119,7 @@ class BottomArea:
                 self._descriptor = None
 
     def _erased(self) -> str:
-        """The text that erases the area from the screen, and moves the cursor to its beginning."""
+        """The escape sequence that erases the area and moves the cursor to its beginning."""
         size, rows = self._size(), self._rows
         if size != self._size_seen:
             self._size_seen, self._size_since_s = size, self._now_s()

@@ -1,9 +1,9 @@
-"""The live console: shows a job that runs in the foreground.
+"""The live console: displays a job that runs in the foreground.
 
 It has three forms. In a terminal a panel (`millstream run`) or one dim line (`python job.py`) is at the bottom of the
-screen and is redrawn a few times a second; output of the program, its logs and the print sink appears above it, whole
-lines at a time. The panel stays when the job has ended, the line does not. Elsewhere there are plain lines, one a
-second at most and only when something has changed. Standard output is never written to.
+screen and is redrawn a few times a second; output of the program, its logs and the print sink appears above it, in
+whole lines. The panel stays when the job has ended, the line does not. Without a terminal the console prints plain
+lines, at most one a second and only when something has changed. Standard output is never written to.
 
 The console only reads the job's progress board. It never waits for the job, and the job never waits for it. Closing it
 restores the previous streams, also after an error.
@@ -85,7 +85,7 @@ class _Watch:
         self.notice = ""
 
     def sample(self) -> ConsoleView:
-        """The job now. The drawing thread calls this, too, hence the lock around the meter."""
+        """The current view of the job. The drawing thread calls this too, hence the lock around the meter."""
         progress, now_ms = self._board.now, self._now_ms()
         with self._lock:
             self._meter.note(now_ms, progress.records_in, progress.records_out)
@@ -157,8 +157,8 @@ class _PlainConsole:
 
 
 class _TerminalConsole:
-    """Rows at the bottom of the terminal, redrawn periodically. `view` makes them for a size of the terminal; the rows
-    of `last_view` remain in the end."""
+    """Rows at the bottom of the terminal, redrawn periodically. `view` renders them for a terminal size; the rows of
+    `last_view` remain at the end."""
 
     def __init__(self, watch: _Watch, stream: TextIO, view: _Rows, last_view: _Rows | None) -> None:
         self._watch, self._view, self._last_view = watch, view, last_view
@@ -197,13 +197,13 @@ class _TerminalConsole:
 
 
 def _panel_rows(view: ConsoleView, size: os.terminal_size) -> list[str]:
-    """The panel, in less than half of the terminal's rows: the rest is the program's, and a window that becomes half as
-    wide still shows all of it. A tiny terminal gets a line."""
+    """The panel, in less than half of the terminal's rows: the rest is for program output, and a window that becomes
+    half as wide still shows the whole panel. A tiny terminal shows a line instead."""
     return _panel_of(view, size, (size.lines - 1) // 2)
 
 
 def _last_panel_rows(view: ConsoleView, size: os.terminal_size) -> list[str]:
-    """The panel that stays when the job has ended: nothing is drawn again, so it may use the whole screen."""
+    """The panel that stays when the job has ended. Nothing is redrawn after it, so it may use the whole screen."""
     return _panel_of(view, size, size.lines - 2)
 
 
@@ -226,7 +226,7 @@ def _line_rows(view: ConsoleView, size: os.terminal_size) -> list[str]:
 
 @contextmanager
 def starting_line(text: str, stream: TextIO) -> Iterator[None]:
-    """Inside, one row of the terminal shows the wait and its duration; it is erased afterwards."""
+    """Context manager: one terminal row shows that Spark is starting, and for how long; it is erased afterwards."""
     area, began_s, ended = BottomArea(stream), time.monotonic(), threading.Event()
 
     def draw() -> None:

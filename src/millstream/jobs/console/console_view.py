@@ -1,7 +1,7 @@
-"""The console's view of a job, as data and as pictures. Pure: a view in, a panel or a line of text out.
+"""The console's view of a job, and how it is rendered. Pure: takes a view, returns a panel or a line of text.
 
-Rates are the console's own, over the last seconds: the rate of a single epoch varies too much to be read, and stays up
-when a job has nothing to do.
+Rates are the console's own, over the last seconds: the rate of a single epoch fluctuates too much, and does not drop
+when the job is idle.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _ENDED = ("FINISHED", "SUSPENDED", "FAILED", "CANCELED")
 
 @dataclass(frozen=True)
 class ConsoleView:
-    """A job's progress with the console's own data: the time, how long it has watched, its rates."""
+    """A job's progress with the console's own data: the time, how long the console is attached, and its rates."""
 
     progress: JobProgress
     now_ms: int = 0
@@ -59,7 +59,7 @@ class ConsoleView:
 
 
 class RateMeter:
-    """Records per second over the last seconds, from totals sampled at times.
+    """Records per second over the last seconds, computed from sampled totals.
 
     >>> meter = RateMeter()
     >>> for second in range(4):
@@ -76,7 +76,7 @@ class RateMeter:
     def note(self, now_ms: int, records_in: int, records_out: int) -> None:
         """Samples the totals at `now_ms`."""
         if records_in == 0 and not self._seen:
-            # A resumed job's first total includes earlier runs: it may only be the start of counting.
+            # A resumed job's first total includes earlier runs, so it only serves as the baseline.
             return
         self._seen.append((now_ms, records_in, records_out))
         while len(self._seen) > 2 and now_ms - self._seen[1][0] >= _WINDOW_MS:
@@ -100,7 +100,7 @@ class RateMeter:
 
 
 def plain_line(view: ConsoleView, *, with_error: bool = True, with_metrics: bool = True) -> str:
-    """The view as one line, for logs and pipes, with the last error and the metrics, if there are any.
+    """The view as one line for logs and pipes, with the last error and the metrics, if any.
 
     >>> progress = JobProgress("clicks", "j1", "jobs/a", status="RUNNING", epoch=7, epoch_ms=118, records_in=1200)
     >>> plain_line(ConsoleView(progress, in_per_second=400))
@@ -127,7 +127,7 @@ def plain_line(view: ConsoleView, *, with_error: bool = True, with_metrics: bool
 
 
 def status_line(view: ConsoleView, columns: int) -> str:
-    """The view in one row of a terminal, the most important first, cut at its end.
+    """The view in one terminal row: most important figures first, truncated at the end.
 
     >>> progress = JobProgress("clicks", "j1", "jobs/a", status="RUNNING", epoch=7, epoch_ms=118, records_in=1200)
     >>> status_line(ConsoleView(progress, elapsed_ms=3_000, in_per_second=400), columns=60)
@@ -152,7 +152,7 @@ def status_line(view: ConsoleView, columns: int) -> str:
 
 
 def cut(text: str, columns: int) -> str:
-    """The text in one row that leaves the last column free: some terminals continue in the next row after it.
+    """Truncates text to one row. The last column stays free: some terminals wrap after it.
 
     >>> cut("0123456789", 11), cut("0123456789", 8)
     ('0123456789', '012345…')
@@ -161,7 +161,7 @@ def cut(text: str, columns: int) -> str:
 
 
 def render(view: ConsoleView, rows_max: int = 1_000, columns: int = 80) -> RenderableType:
-    """The view as a panel for Rich, of limited size; the least important rows are omitted first.
+    """The view as a Rich panel of limited size; the least important rows are omitted first.
 
     People look for the last error and the records in and out; the store's address is known already.
     """
@@ -226,7 +226,7 @@ class _Line:
 
 
 def _lines(view: ConsoleView) -> list[_Line]:
-    """Every row that the panel may have except the operators, in order."""
+    """All possible rows of the panel except the operators, in order."""
     from rich.text import Text
 
     progress = view.progress
@@ -261,7 +261,7 @@ def _lines(view: ConsoleView) -> list[_Line]:
 
 
 def _flow(view: ConsoleView) -> Table:
-    """Records in and out: the rate, the total, and the rate's recent past."""
+    """Records in and out: the rate, the total, and the rate's recent history."""
     from rich.table import Table
     from rich.text import Text
 
@@ -318,7 +318,7 @@ def _obstacles(progress: JobProgress) -> tuple[str, ...]:
 
 
 def _behind(progress: JobProgress) -> str:
-    """The backlog of the sources, and when it will be zero."""
+    """The backlog of the sources, and when it will reach zero."""
     if not progress.behind:
         return "caught up"
     if progress.caught_up_in_ms is None:
@@ -337,7 +337,7 @@ def _stayed(share: float) -> str:
 
 def _state(progress: JobProgress) -> str:
     in_loops = f", {count_text(progress.in_loops)} records in loops" if progress.in_loops else ""
-    # A key that was written in three epochs has three versions until compaction: these are not keys.
+    # A key written in three epochs has three versions until compaction, so these rows are not keys.
     return f"{bytes_text(progress.state_bytes)}, {count_text(progress.state_rows)} row versions{in_loops}"
 
 

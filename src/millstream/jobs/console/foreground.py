@@ -3,7 +3,7 @@
 It attaches the console, lets Ctrl-C stop the job, waits, and reports an end that the program does not handle: a stopped
 job with the command that resumes it, a failed one with the user's traceback first.
 
-Called from any thread but the main one it only waits: signals and the screen belong to the main thread.
+Called from any thread other than the main one, it only waits: signals and the screen belong to the main thread.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def run_in_foreground(
 
 
 def start_in_sight(launch: Launcher, configuration: Mapping[str, str], stream: TextIO | None = None) -> Job:
-    """Start a job. Spark's JVM takes many seconds to start, and an empty screen would look like a hang: a terminal
-    shows a line about it until Spark has started, or Ctrl-C ends the wait."""
+    """Start a job. Spark's JVM takes many seconds to start, and an empty screen would look like a hang. So a terminal
+    shows a line until Spark has started or Ctrl-C ends the wait."""
     try:
         return _started(launch, configuration, stream or sys.stderr)
     except KeyboardInterrupt:
@@ -110,7 +110,7 @@ def _print_how_to_resume(job: Job, stream: TextIO) -> None:
 
 
 def _print_store(job: Job, stream: TextIO) -> None:
-    """Prints the store that a job without a configured store made; it stays until it is removed."""
+    """Prints the store created for a job without a configured one; it is not removed automatically."""
     now = job.board.now
     folder = shown_address(now.store).removeprefix(f"{Path.cwd()}/")
     print(f"millstream: the store of this run stays in {folder} (millstream remove)", file=stream, flush=True)

@@ -1,8 +1,8 @@
-"""Ctrl-C, twice: the first finishes the running epoch and stops the job, the second aborts it.
+"""Handles Ctrl-C: the first finishes the running epoch and stops the job, the second aborts it.
 
-A terminal sends its interrupt to the whole foreground process group. The JVM is in it but ignores the signal (PySpark
-starts it so), and Spark's Python workers are in a group of their own: no process ends before the epoch is finished. A
-TERM from a supervisor has the effect of the first Ctrl-C.
+A terminal sends its interrupt to the whole foreground process group. The JVM is in that group but ignores the signal
+(PySpark starts it that way), and Spark's Python workers are in a separate group, so no process ends before the epoch is
+finished. A TERM from a supervisor has the effect of the first Ctrl-C.
 
 Signals can be caught on the main thread only; a job that runs in the foreground of another thread is left alone.
 """
@@ -28,7 +28,7 @@ class Stoppable(Protocol):
 
 
 class Interrupts:
-    """The user's interrupts of a job so far. Pure, except for the two calls to the job.
+    """Counts the user's interrupts of a job. Pure, except for the two calls to the job.
 
     >>> class Printed:
     ...     def stop(self): print("stop")
@@ -71,7 +71,8 @@ class Interrupts:
 
 @contextmanager
 def stop_on_interrupt(job: Stoppable, notify: Callable[[str], None], epoch: Callable[[], int]) -> Iterator[Interrupts]:
-    """Inside, INT and TERM stop the job; the previous handlers are restored afterwards. `epoch` is the running one."""
+    """Context manager: INT and TERM stop the job; restores the previous handlers on exit. `epoch` returns the running
+    one."""
     interrupts = Interrupts(job, notify, epoch)
     if threading.current_thread() is not threading.main_thread():
         yield interrupts

@@ -15,7 +15,7 @@ _QUIET_WHILE_ZERO = "num"
 
 
 def metric_texts(progress: JobProgress) -> list[str]:
-    """One text for each operator that has metrics.
+    """One string for each operator that has metrics.
 
     >>> from millstream.jobs.epochs.progress import OperatorProgress
     >>> metrics = {"m.bad": {"counter": 1200}, "m.size": {"distribution": [2, 5, 1, 4]}, "m.numLate": {"counter": 0}}
@@ -30,7 +30,7 @@ def metric_texts(progress: JobProgress) -> list[str]:
 
 
 def metrics_text(operator: str, metrics: Mapping[str, Any]) -> str:
-    """The metrics of one operator, in a line."""
+    """The metrics of one operator as one line."""
     return f"{operator}: {', '.join(f'{name} {_text(entry)}' for name, entry in metrics.items())}"
 
 

@@ -1,7 +1,7 @@
 """The operators of a job in the console: records in and out, and how busy each is, in the order of the plan.
 
-With more operators than rows, two or three share a row, if the terminal is wide enough, without bars. If that does not
-suffice, the busiest are shown, with the number of the others.
+If there are more operators than rows and the terminal is wide enough, two or three share a row, without bars. If that
+does not suffice, only the busiest are shown, with the number of omitted ones.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def operator_table(operators: Sequence[OperatorProgress], rows_max: int, columns
         table.add_column("busy", justify="left" if per_row == 1 else "right", no_wrap=True)
     height = -(-len(cells) // per_row)
     for row in range(height):
-        # Downwards, then to the right: the plan's order is read in columns.
+        # Column-major: the plan's order is read downwards, then to the right.
         of_row = [cells[at] for at in range(row, len(cells), height)]
         table.add_row(*(cell for four in of_row for cell in four))
     return table
@@ -66,7 +66,7 @@ def _cells(operator: OperatorProgress, *, with_bar: bool) -> tuple[Text, Text, T
 
 
 def _or_blank(count: int) -> Text:
-    """A source has no input and a sink no output: a blank shows that better than a zero."""
+    """A source has no input and a sink no output; a blank shows that better than a zero."""
     from rich.text import Text
 
     return Text(count_text(count) if count else "·", "default" if count else "dim")

@@ -1,4 +1,4 @@
-"""Redirects the program's output above the console while it is on the screen, whole lines at a time, unchanged.
+"""Redirects the program's output above the console while the console is on screen, in whole lines, unchanged.
 
 Only streams that are terminals are redirected; a file or a pipe receives the same as without a console. Leaving
 restores the previous streams, also after an error.
@@ -20,7 +20,7 @@ __all__ = ["streams_above"]
 
 @contextmanager
 def streams_above(area: BottomArea) -> Iterator[None]:
-    """While inside, output to the terminal through `sys.stdout` and `sys.stderr` appears above the area."""
+    """Context manager: output to the terminal through `sys.stdout` and `sys.stderr` appears above the area."""
     streams = sys.stdout, sys.stderr
     above = {stream: _AboveArea(area, stream) for stream in streams if stream.isatty()}
     for stream in above:

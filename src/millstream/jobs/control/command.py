@@ -1,7 +1,7 @@
 """A command that other processes may send to a job, and the arguments that it takes.
 
-Arguments come from a file that anybody may have written: they are checked against the command's parameters before it is
-called, and a missing or unknown argument, or one of another type, is rejected with an explanation.
+Arguments are read from a file that anybody may have written. They are checked against the command's parameters before
+it is called: a missing or unknown argument, or one of the wrong type, is rejected with an explanation.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Command:
-    """A command and the arguments that it takes. `is_question`: it changes nothing, so a request made before the job
-    ran is answered as well; any other command may no longer be wanted.
+    """A command and the arguments that it takes. `is_question`: it is read-only, so a request made before the job ran
+    is answered as well; any other command may be obsolete.
 
     >>> Command(lambda n: f"at {n}", {"n": Parameter(int, required=True)}).obey({"n": 2.5})
     Traceback (most recent call last):

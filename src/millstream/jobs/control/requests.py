@@ -6,17 +6,17 @@ commands_of`).
 
 Any process that can write to a store may make a request. A running job polls for requests every quarter of a second
 (every two seconds if polling costs a call to an object store). If no job accepts a request in time, its client removes
-it. The job rejects requests that existed at its start, except queries that change nothing: an old request must not stop
-a job. It decides by what it saw, not by dates, so the clocks of two machines are never compared. There is no server and
-no port.
+it. The job rejects requests that existed when it started, except read-only queries: an old request must not stop a job.
+The job lists them at its start instead of comparing dates, so the clocks of two machines are never compared. There is
+no server and no port.
 
 Each request is executed on a thread of its own: a cancel must not wait for a stop that takes long. A request that
 cannot be parsed or executed gets a negative answer; the job and its polling continue. Answers that nobody fetches,
 because the client has died, are removed with their requests.
 
-The files are not trusted. Anybody who may write below `control/` writes them, with any version of Millstream or by
-hand. An unknown field is rejected rather than ignored (it might be the one that says "not now"). So are a newer format,
-a wrong type, and a file under the name of another. The rejection is the answer to the request.
+The files are not trusted. Anybody with write access to `control/` may have written them, with any version of Millstream
+or by hand. An unknown field is rejected rather than ignored (it might restrict the command), as are a newer format, a
+wrong type, and a file under the name of another. The rejection is the answer to the request.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 @dataclass(frozen=True)
 class Request:
-    """A command and its arguments. `created_ms` is by the client's clock, and compared with no other."""
+    """A command and its arguments. `created_ms` is by the client's clock, and is never compared with another clock."""
 
     id: str
     command: str
@@ -67,7 +67,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer:
-    """The result of a request; until it is `done`, that a job has accepted it."""
+    """The answer to a request: accepted by a job or, if `done`, its result."""
 
     done: bool
     ok: bool
@@ -85,12 +85,12 @@ def id_of(name: str) -> str | None:
 
 
 def sealed_request(request: Request) -> bytes:
-    """A request as the bytes of its file."""
+    """Serialises a request for its file."""
     return seal("request", FORMAT, asdict(request))
 
 
 def sealed_answer(answer: Answer) -> bytes:
-    """An answer as the bytes of its file."""
+    """Serialises an answer for its file."""
     return seal("answer", FORMAT, asdict(answer))
 
 
@@ -159,7 +159,7 @@ class Mailbox:
         patience_s: float = 3600.0,
         purpose: str = "",
     ) -> str:
-        """Send a request, and wait for its result. `timeout_s`: until a job accepts the request; `patience_s`: until it
+        """Send a request and wait for its result: at most `timeout_s` until a job accepts it, and `patience_s` until it
         is done. Raises JobFailedError if the answer is negative, UnansweredError if no job accepts it. `purpose`: the
         user's goal, if it is not the command; errors name it."""
         purpose = purpose or command
@@ -189,7 +189,7 @@ class Mailbox:
         return answer_of(self._store.get(answer_name(id))) if self._store.exists(answer_name(id)) else None
 
     def ids(self) -> tuple[list[str], set[str]]:
-        """The ids of all requests in order, and of those that have an answer, with or without a request."""
+        """The ids of all requests, in order, and the ids of all answers."""
         names = self._store.list(CONTROL)
         answers = {name.removeprefix(f"{CONTROL}/")[: -len(_ANSWER)] for name in names if name.endswith(_ANSWER)}
         return [id for id in map(id_of, names) if id is not None], answers
@@ -222,14 +222,14 @@ def _text_of(command: str, answer: Answer) -> str:
 
 
 class UnansweredError(JobFailedError):
-    """No process runs the job, or not where it sees this store."""
+    """No process runs the job, or none that can access this store."""
 
 
 class RequestServer:
     """Answers the requests to one job, on a thread of its own, until it is closed.
 
     `commands` are called with the arguments and return the text of the answer; an exception is a negative answer.
-    Requests that are in the store when the server is made are from an earlier time, and rejected. `every_s`: the
+    Requests already in the store when the server is created are stale, and rejected. `every_s`: the
     polling interval, if not the store's default.
     """
 
@@ -262,7 +262,7 @@ class RequestServer:
         self._closed.set()
 
     def _answer_at_exit(self) -> None:
-        """The program ends, often because of a request: answer it before the threads end with the process."""
+        """The program may be exiting because of a request: answer it before the threads end with the process."""
         self.close()
         self._thread.join(_EXIT_WAIT_S)
 
@@ -325,5 +325,5 @@ class RequestServer:
                 self._mailbox.answer(request.id, answer)
                 return
             except (MillstreamError, OSError):
-                # a client waits for it: a store that is unreachable for a moment must not cost an hour
+                # a client waits for the answer: a brief store outage must not make it wait until its timeout
                 time.sleep(_EVERY_S)

@@ -1,1 +1,1 @@
-"""The driver's loop and its steps: plan the input, run, commit, publish, sweep."""
+"""The driver's loop and its steps: plan input, run, commit, publish, sweep."""

@@ -5,7 +5,7 @@ published are merged into one manifest: its positions, states and times are thos
 all of them, and each sink decides once how to publish everything they staged, in their order, as it does for the rounds
 of a loop.
 
-None of this is stored, and a restart discards it.
+All of this is in memory only; a restart discards it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class PendingCommit:
     steps: int = 1
 
     def with_statistics(self, before: PastEpoch | None, sinks: Mapping[str, Sink]) -> Manifest:
-        """The manifest to commit. `before`: times of the previous commit."""
+        """The manifest to commit. `before` holds the times of the previous commit."""
         times = replace(self.times, before=before)
         manifest = with_statistics(self.manifest, self.parent, times, self.outcome, self.planned, sinks)
         if self.steps == 1:
@@ -72,11 +72,11 @@ class PendingCommit:
 
 @dataclass(frozen=True)
 class AcknowledgedEpochs:
-    """The job at one moment: the newest manifest, and the commits that are pending, oldest first. `sealed`: the first
-    of them is being committed, and no epoch joins it any more.
+    """A snapshot of the job: the newest manifest and the pending commits, oldest first. `sealed`: the first of them is
+    being committed, and no further epoch may join it.
 
-    Frozen: while the driver's loop records a commit, another thread reads which epoch the next one follows. If the two
-    parts changed separately, it could see neither the epoch nor its manifest, and read input twice.
+    Immutable: while the driver's loop records a commit, another thread reads which epoch the next one follows. If the
+    two parts changed separately, that thread could see neither the epoch nor its manifest, and read input twice.
     """
 
     newest: Manifest | None = None
@@ -84,12 +84,12 @@ class AcknowledgedEpochs:
     sealed: bool = False
 
     def __len__(self) -> int:
-        """How many epochs are acknowledged and not committed."""
+        """The number of acknowledged epochs that are not committed."""
         return sum(commit.steps for commit in self.pending)
 
     @property
     def bytes(self) -> int:
-        """About how many bytes they have written and read."""
+        """The approximate number of bytes that they have written and read."""
         return sum(commit.bytes for commit in self.pending)
 
     @property
@@ -99,11 +99,11 @@ class AcknowledgedEpochs:
 
     @property
     def joinable(self) -> PendingCommit | None:
-        """The commit that another epoch may join; None: the epoch begins a commit of its own."""
+        """The commit that another epoch may join; None: the epoch begins a new commit."""
         return self.pending[-1] if len(self.pending) > self.sealed else None
 
     def followed_by(self, step: PendingCommit, *, joins: bool) -> AcknowledgedEpochs:
-        """Appends an epoch: it `joins` the newest pending commit, or begins a commit of its own."""
+        """Appends an epoch: it `joins` the newest pending commit, or begins a new one."""
         if not joins:
             return replace(self, pending=(*self.pending, step))
         return replace(self, pending=(*self.pending[:-1], self.pending[-1].followed_by(step)))

@@ -1,10 +1,10 @@
 """Runs the driver's epochs and commits concurrently where epochs run ahead: one thread runs epochs, another commits.
 
-When its tasks have acknowledged an epoch, the driver makes its manifest in memory, and the next epoch follows that. An
-acknowledged epoch joins the commit before it if that commit has not begun, if every sink can publish the staged output
+When all tasks have acknowledged an epoch, the driver makes its manifest in memory, and the next epoch follows that. An
+acknowledged epoch joins the previous commit if that commit has not begun, if every sink can publish the staged output
 of both in one commit, and if the job does not record its input: replays work epoch by epoch.
 
-Where epochs do not run ahead, `work` acts immediately, `report` is the driver's own report, and nothing else is called.
+Where epochs do not run ahead, `work` acts immediately, `report` is the driver's own method, and nothing else is called.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class AheadOfCommits:
     # --- the running epoch ---------------------------------------------------------------------------------------
 
     def work(self, act: Callable[[], None]) -> None:
-        """Acts immediately or, where epochs run ahead, on the epoch thread, in the order of the calls."""
+        """Runs an action immediately or, where epochs run ahead, on the epoch thread, in call order."""
         if self._worker is None:
             act()
         else:
@@ -93,7 +93,7 @@ class AheadOfCommits:
         """Runs on the epoch thread."""
         try:
             act()
-        except BaseException as error:  # an exit, too: it would end this thread only, and the job would wait forever
+        except BaseException as error:  # SystemExit, too: it would end this thread only, and the job would wait forever
             self._memory.failures.append((reason_of(error), error))
             self.report(e.EpochFailed(reason_of(error), retryable=False, at_ms=self._clock.now_ms()))
 
@@ -105,7 +105,7 @@ class AheadOfCommits:
             self._worker.submit(act)
 
     def settle(self) -> None:
-        """Waits until all submitted actions are done. No epoch is running then, and a start may call the sources
+        """Waits until all submitted actions are done. No epoch runs after that, so a start may call the sources
         itself."""
         if self._worker is not None:
             self._worker.submit(lambda: None).result()
@@ -145,7 +145,8 @@ class AheadOfCommits:
         return all(sink.merges(values[uid]) for uid, sink in deployment.sinks.items())
 
     def _filed(self, planner: InputPlanner, tip: Manifest | None, epoch: int) -> Mapping[str, SplitFile]:
-        """Files of finished splits only make manifests smaller, and can wait while the store is unreachable."""
+        """Files of finished splits only make manifests smaller, so writing them can wait while the store is
+        unreachable."""
         try:
             return planner.filed(tip, epoch)
         except StoreAwayError as error:
@@ -178,7 +179,7 @@ class AheadOfCommits:
         return self._committer is not None and self._committer.check_store(self._memory.newest)
 
     def _has_happened(self, event: CommitEvent, error: BaseException | None) -> None:
-        """Runs on the commit thread. The driver waits for the event, so it is put even if reporting fails."""
+        """Runs on the commit thread. The driver waits for the event, so it is enqueued even if reporting fails."""
         self.last_commit_ms = (time.monotonic() - self._commit_began_s) * 1000
         try:
             if isinstance(event, e.CommitFailed) and error is not None:
@@ -190,7 +191,7 @@ class AheadOfCommits:
     # --- progress and the end -----------------------------------------------------------------------------------
 
     def show(self, state: ProtocolState) -> None:
-        """Report how far the job is ahead, and whether it waits for the store or for its last output to be
+        """Report how far the job runs ahead, and whether it waits for the store or for its last output to be
         published."""
         ahead, tip = self._memory.ahead, self._memory.tip
         acknowledged = 0 if tip is None or not self.is_on else tip.epoch

@@ -2,10 +2,9 @@
 
 A file is removed if all of these hold: this job wrote it before its newest epoch; no retained epoch names it, in its
 state or its staged output, whether retention, a savepoint, a fork or a reader retains that epoch; and it was never
-published. A fork that names a file of this job has it from an epoch that this job has published, or publishes before it
-continues.
+published. A fork can only name files of epochs that this job has published, or will publish before it continues.
 
-No answer depends on this: files that cannot be removed now are removed after the next start.
+Correctness does not depend on this: files that cannot be removed now are removed after the next start.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class ArchiveSweeper:
         self._swept_ms: int | None = None
 
     def release(self, history: RetainedHistory) -> None:
-        """Sweeps, if it is time; `history` holds all retained epochs."""
+        """Sweeps if due; `history` holds all retained epochs."""
         now_ms = self._now_ms()
         if (
             not self._archives
@@ -48,7 +47,7 @@ class ArchiveSweeper:
         opener = EpochOpener(self._store, self._store.url, maps=False)
         for manifest in history.manifests():
             if not any(files.values()):
-                return  # most often the newest epoch names every file
+                return  # usually the newest epoch names every file
             with opener.view(manifest, opener.past_segments()) as view:
                 named = {file.file for table in view.tables() for file in view.table(table).archived_files}
             files = {archive: names - named for archive, names in files.items()}

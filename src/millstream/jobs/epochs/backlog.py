@@ -1,7 +1,7 @@
 """Estimates how far a job is behind its input, and when it will have caught up. Pure, except for querying the sources.
 
-A source that can count its input reports after every epoch about how many records are left (`Source.backlog`). The rate
-at which that number falls predicts when it reaches zero; it already accounts for arriving records. Epochs differ in
+A source that can count its input estimates after every epoch how many records are left (`Source.backlog`). The rate at
+which that number falls, which already accounts for arriving records, predicts when it reaches zero. Epochs differ in
 size and duration, so the oldest and the newest sample within `WINDOW_MS` are compared. For a backlog that does not
 fall, no time is predicted.
 """
@@ -24,7 +24,7 @@ WINDOW_MS = 60_000
 
 @dataclass(frozen=True)
 class BacklogSample:
-    """The number of records left at one moment."""
+    """The number of records left at one point in time."""
 
     at_ms: int
     behind: int
@@ -32,7 +32,7 @@ class BacklogSample:
 
 @dataclass(frozen=True)
 class Backlog:
-    """The records left, and in how many ms there will be none; None: not known, or never at this rate."""
+    """The records left, and the ms until none is left; None: unknown, or never at this rate."""
 
     behind: int
     caught_up_in_ms: int | None

@@ -1,18 +1,17 @@
 """Commits acknowledged epochs, one after the other, on a thread of its own while the next epoch runs.
 
 A commit has three steps: wait until every file that the manifest names is in the store, create the manifest, check
-whether another driver was faster. The machines that wrote the files upload them (`storage/tier`); the committer polls
+whether another driver won the race. The machines that wrote the files upload them (`storage/tier`); the committer polls
 the store concurrently for those that the previous manifest does not name.
 
 While the store does not answer, the committer repeats its request without limit: creating the same manifest again
 changes nothing, and its own bytes are recognised. Each commit reports its result as one event of the protocol.
 
 A store may also accept a request and never answer. It counts as unreachable when no answer at all has arrived for two
-seconds, and for four times its slowest recent answer, because a store on a busy machine is slow without being
-unreachable. Silence counts from the first check that detects it: before that, this process itself may have been
-suspended.
+seconds, and for four times its slowest recent answer: a store on a busy machine is slow, not unreachable. Silence
+counts from the first check that detects it: before that, this process itself may have been suspended.
 
-A file may never arrive, because the machine that was to upload it is lost. If the store answers, and no file has
+A file may never arrive because the machine that should upload it is lost. If the store answers, and no file has
 arrived for a minute plus the time the bytes would need on a slow line, the commit fails. The epochs that ran ahead are
 then run again.
 """
@@ -55,7 +54,7 @@ _UNSENT_S, _UNSENT_AGAIN_S = 3.0, 10.0
 
 
 class UploadPatience:
-    """How long to wait for uploads while the store answers and no file arrives."""
+    """How long to wait for uploads while the store answers but no file arrives."""
 
     def __init__(self, least_s: float = 60.0, bytes_per_s: float = 1 << 20) -> None:
         self._least_s, self._bytes_per_s = least_s, bytes_per_s
@@ -91,7 +90,7 @@ class StoreSilence:
 
     @contextmanager
     def request(self) -> Iterator[None]:
-        """Encloses a request. The end of the block counts as an answer, unless it raises `StoreAwayError`."""
+        """Context manager around a request. Its exit counts as an answer, unless it raises `StoreAwayError`."""
         began_s = self._monotonic_s()
         with self._lock:
             self._pending += 1
@@ -137,7 +136,7 @@ class _LostError(Exception):
 
 class Committer:
     """The commit thread of one driver. `report` takes the event and the error, if there is one. `send_unsent` is called
-    when uploads are overdue: the process that was to upload a file may have ended."""
+    when uploads are overdue: the process that should upload a file may have ended."""
 
     def __init__(
         self,
@@ -159,7 +158,7 @@ class Committer:
         self._is_unreachable = self._probes = False
 
     def commit(self, manifest: Manifest, parent: Manifest | None, bytes: int) -> None:
-        """Commit `manifest`, which follows `parent`; about `bytes` bytes are still being uploaded for it."""
+        """Commit `manifest`, which follows `parent`; about `bytes` bytes of it are still being uploaded."""
         self._abandoned.clear()
         self._thread.submit(self._commit, manifest, parent, bytes)
 
@@ -196,7 +195,7 @@ class Committer:
             self._failed(f"the commit of epoch {manifest.epoch} was abandoned", None)
         except _LostError as error:
             self._failed(str(error), error, excuse="lost")
-        except BaseException as error:  # an exit, too: it would end this thread only, and the job would wait forever
+        except BaseException as error:  # SystemExit, too: it would end this thread only, and the job would wait forever
             self._failed(reason_of(error), error)
         else:
             self._report(e.Committed() if is_created else e.CommitLost(), None)

@@ -1,4 +1,4 @@
-"""The driver: performs the actions that the epoch protocol decides, and reports the results.
+"""The driver: performs the actions that the epoch protocol decides on, and reports their results.
 
 `checkpoint.protocol` decides; this loop acts. One object performs each action:
 
@@ -8,8 +8,8 @@
     Publish          the Publisher has the sinks publish, on a thread of its own, while the next epoch already runs
     Restart          the Deployment begins another run, from the newest manifest
 
-Results return as events, through the driver's inbox. The driver's memory (`DriverMemory`) holds the action in progress;
-everything else is in manifests.
+Results are reported as events through the driver's inbox. The driver's memory (`DriverMemory`) holds the action in
+progress; everything else is in manifests.
 
 Where epochs run ahead, a separate thread plans inputs and runs epochs (`_work`), and the Committer commits on another,
 so this loop is always ready to publish committed epochs. This loop alone changes the memory.
@@ -80,7 +80,7 @@ class EpochDriver:
         self._sweeper = BackgroundSweeper(sweeper)
 
     def request(self, event: e.StopRequested | e.CancelRequested) -> None:
-        """Ask the job to stop or cancel; from any thread."""
+        """Request the job to stop or cancel; from any thread."""
         self._inbox.request(event, cancel=self._deployment.cancel)
 
     def rescale(self, parallelism: int) -> None:
@@ -147,7 +147,7 @@ class EpochDriver:
     # --- starting ---------------------------------------------------------------------------------------------
 
     def _begin(self) -> bool:
-        """Start, or report why not; whether the job has started."""
+        """Start, or report why not; returns whether the job has started."""
         try:
             self._start()
             return True
@@ -177,7 +177,7 @@ class EpochDriver:
         self._ahead.settle()
         self._tuner.recool()
         if self._memory.needs_room:
-            # After other failures a manifest may still be on its way to the store, and name files that the run wrote.
+            # After other failures the store may still receive a manifest that names files of this run.
             self._sweeper.lose(self._deployment.facts.run)
             self._memory.needs_room = False
             self._sweeper.sweep(self._memory.newest)
@@ -221,7 +221,7 @@ class EpochDriver:
         if not goes_on and not self._deployment.facts.batch:
             goes_on = watermark_is_due(plan, planned, self._planner.strategies, newest, now_ms)
         is_wanted = goes_on or timer_is_due(newest, now_ms) or sink_is_due(self._deployment.sinks, newest, now_ms)
-        # The last input may circulate in loops: with loops, the last epoch is one that has nothing left to do.
+        # The last input may still circulate in loops, so with loops the last epoch is one that has nothing left to do.
         ends = planned.exhausted and not (goes_on and has_loops(plan))
         return e.InputPlanned(is_wanted, ends, drains)
 
@@ -247,7 +247,7 @@ class EpochDriver:
 
     def _failed(self, error: BaseException, *, is_ahead: bool | None = None) -> e.EpochFailed:
         """The event of a failure. The error itself is stored, and raised if the job ends with it. `is_ahead`: whether
-        the epoch ran ahead, which it may no longer do; None: whether an epoch would now."""
+        the epoch ran ahead; None: whether an epoch would run ahead now."""
         is_ahead = len(self._memory.ahead) > 0 if is_ahead is None else is_ahead
         failure = judge(error, self._log, self._deployment.facts.store, self._memory.newest, ahead=is_ahead)
         self._memory.failures.append((failure.reason, failure.error))
@@ -289,7 +289,7 @@ class EpochDriver:
         now_ms = self._clock.now_ms()
         try:
             manifest = self._manifest(action, now_ms)
-        except Exception as error:  # a sink may not know what to publish, a source may have been truncated
+        except Exception as error:  # a sink may be unable to decide what to publish, a source may have been truncated
             self._inbox.report(self._failed(error))
             return
         self._memory.attempted = manifest
@@ -338,14 +338,14 @@ class EpochDriver:
         self._sweeper.committed(manifest)
 
     def _learn(self, manifest: Manifest) -> None:
-        """Fit the size of the next epoch, and perhaps the parallelism, to how long this one took."""
+        """Adjust the size of the next epoch, and perhaps the parallelism, to the duration of this one."""
         parallelism = self._tuner.load.parallelism
         wanted = self._tuner.learn(manifest, self._clock.now_ms())
         if wanted is not None:
             self._reporter.note(f"epoch {manifest.epoch}: parallelism {parallelism} will become {wanted}")
             try:
                 self.rescale(wanted)
-            except MillstreamError as error:  # an operator may have bounds of its own; the job continues as it is
+            except MillstreamError as error:  # an operator may have its own bounds; the job continues unchanged
                 self._reporter.note_error("rescale: refused", error)
                 self._tuner.rescaling_refused()
 
@@ -372,7 +372,7 @@ class EpochDriver:
         self._publisher.publish(action, self._memory.newest)
 
     def _has_published(self, event: PublishEvent, elapsed_ms: float, error: BaseException | None) -> None:
-        """Runs on the publishing thread. The driver waits for the event, so it is put even if reporting fails."""
+        """Runs on the publishing thread. The driver waits for the event, so it is enqueued even if reporting fails."""
         try:
             if isinstance(event, e.Published):
                 self._watch.published(event.epoch, elapsed_ms)

@@ -1,4 +1,4 @@
-"""The driver's memory: its inbox of events, and the state of the job at this moment. None of it is stored."""
+"""The driver's memory: its inbox of events and the current state of the job. None of it is stored."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FAILURES_MAX = 16
 
 
 class Inbox:
-    """Events for the driver, its own and those of other threads, and whether the job was requested to end."""
+    """Events for the driver, from itself and from other threads, and whether the end of the job was requested."""
 
     def __init__(self) -> None:
         self.is_canceling = False
@@ -57,8 +57,8 @@ class Inbox:
         self._closed.set()
 
     def next(self, poll_s: float | None) -> e.Event:
-        """The next event. Events of other threads come first: a cancel must not wait for another epoch. Without any,
-        waits for other threads, at most `poll_s`."""
+        """The next event. Events of other threads have priority: a cancel must not wait for another epoch. Without
+        events, waits for other threads, at most `poll_s`."""
         try:
             return self._from_others.get_nowait()
         except queue.Empty:
@@ -70,7 +70,7 @@ class Inbox:
             return e.Woken()
 
     def pause(self, pause_ms: float) -> bool:
-        """Wait, unless the end of the job was requested, now or before; whether it was."""
+        """Wait, unless the end of the job is or was requested; returns whether it was."""
         return self._request.wait(waiting_s(pause_ms / 1000))
 
     def allow_pauses(self) -> None:
@@ -81,7 +81,7 @@ class Inbox:
 
 @dataclass
 class DriverMemory:
-    """The job as the driver knows it now: its manifests, the current epoch, and the last failures.
+    """The driver's current knowledge of the job: its manifests, the current epoch, and the last failures.
 
     `ahead` is the newest manifest and the epochs that ran ahead of it. The driver's loop alone replaces it, as a whole;
     every thread reads it. `began_from` is the manifest that this driver continued from, until it has committed one

@@ -53,7 +53,7 @@ class EpochEntry:
 
 @dataclass(frozen=True)
 class Summary:
-    """One measure over all epochs that have it."""
+    """One measure over all epochs for which it is known."""
 
     min: float
     avg: float
@@ -62,7 +62,7 @@ class Summary:
 
 
 def history(manifests: Iterable[Manifest]) -> list[EpochEntry]:
-    """The entries of manifests, oldest first, from manifests in any order; each manifest is reduced to its entry."""
+    """The entries of the manifests, oldest first; the manifests may be in any order."""
     entries: list[EpochEntry] = []
     afterwards: dict[int, Mapping[str, Any]] = {}
     published_through = 0

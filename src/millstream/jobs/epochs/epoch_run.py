@@ -1,20 +1,20 @@
-"""Runs an epoch: the job as the runner knows it, and all rounds of one epoch on it, within the time limit.
+"""Runs an epoch: the deployed job, and all rounds of one epoch on it, within the time limit.
 
-A *deployment* is a job's plan as it was sent to the runner of the tasks. After a failure it is sent again, as another
+A *deployment* is a job's plan as sent to the task runner. After a failure it is sent again, as another
 *run*; between two epochs it may be replaced by the plan of the same program at another parallelism.
 
-An epoch runs in rounds (`rounds.py`; one, where the program has no loops). A round is run again if Spark mixed two
-attempts of a task in it. The result is one outcome, or the failure; nothing is committed either way. An epoch that
-exceeds its time limit has failed, even if it ended after all: by then its tasks may have received a cancel request.
+An epoch runs in rounds (`rounds.py`; one, where the program has no loops). A round is rerun if Spark mixed two attempts
+of a task in it. The result is one outcome, or the failure; nothing is committed in either case. An epoch that exceeds
+its time limit has failed, even if it ended after all: by then its tasks may have received a cancel request.
 
 Three terms for repetition, from the outside in:
 
 - a **run** is one life of a driver, from its start or restart (or a change of its plan) to its end. `JobFacts.run` is
   its name, new and random each time, and is stored in the manifests that the run commits (in their JSON as `attempt`);
 - a **round** is one execution of the whole plan. `EpochSpec.round` counts them within a deployment, over all its runs
-  and epochs, so a round that is run again has another number;
-- an **attempt** is one execution of one task by Spark. Its id consists of the run, the round and Spark's own number of
-  the attempt, and is part of the name of every file that the attempt writes: no two attempts share a name.
+  and epochs, so a rerun round has a new number;
+- an **attempt** is one execution of one task by Spark. Its id consists of the run, the round and Spark's own attempt
+  number, and is part of the name of every file that the attempt writes: no two attempts share a name.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ Replan = Callable[[int], tuple[Plan, tuple[PlannedSource, ...]]]
 
 
 class Runner(Protocol):
-    """Runs the tasks of an epoch: Spark, or this process."""
+    """Runs the tasks of an epoch, in Spark or in this process."""
 
     def prepare(self, job: ShippedJob) -> None: ...
 
@@ -79,7 +79,7 @@ class Runner(Protocol):
 
 
 def new_run() -> str:
-    """A name for a new run."""
+    """A random name for a new run."""
     return secrets.token_hex(8)
 
 
@@ -102,7 +102,7 @@ class Deployment:
         self._job = ShippedJob(cloudpickle.dumps(plan), facts)
         self._replacement: tuple[Plan, tuple[PlannedSource, ...]] | None = None
         self._rounds = 0
-        self._places: dict[tuple[int, int], str] = {}  # where each task ran last, by stage and subtask
+        self._places: dict[tuple[int, int], str] = {}  # where each task last ran, by stage and subtask
 
     @property
     def facts(self) -> JobFacts:
@@ -114,11 +114,11 @@ class Deployment:
         self._runner.prepare(self._job)
 
     def begin_run(self) -> None:
-        """Begin another run of the same plan; it is sent by `send`."""
+        """Begin another run of the same plan; `send` sends it."""
         self._job = replace(self._job, facts=replace(self.facts, run=new_run()))
 
     def rescale(self, parallelism: int) -> None:
-        """Make the plan at another parallelism, for `adopt` to switch to; from any thread."""
+        """Compile the plan at another parallelism, for `adopt` to switch to; from any thread."""
         assert self._replan is not None
         self._replacement = self._replan(parallelism)
 
@@ -128,7 +128,7 @@ class Deployment:
         return self._replacement is not None
 
     def adopt(self) -> bool:
-        """Switch to the plan that `rescale` made; whether there was one. `send_plan` sends it."""
+        """Switch to the plan that `rescale` made; returns whether there was one. `send_plan` sends it."""
         if self._replacement is None:
             return False
         (self.plan, self.sources), self._replacement = self._replacement, None
@@ -161,7 +161,8 @@ class Deployment:
         self._runner.record_places([(task.subtask, task.place) for task in outcome.tasks])
 
     def send_unsent(self) -> None:
-        """Make every machine upload the files its tasks have written, including those of processes that have ended."""
+        """Have every machine upload the files that its tasks have written, including those of processes that have
+        ended."""
         self._runner.send_unsent()
 
     def cancel(self) -> None:
@@ -171,7 +172,7 @@ class Deployment:
 
 @dataclass(frozen=True)
 class EpochLimit:
-    """How long an epoch may take; None: without limit. A longer one is reported, and cancelled if `is_firm`. With
+    """How long an epoch may take; None: without limit. A longer one is reported and, if `is_firm`, cancelled. With
     `spares_final`, the closing epoch of a bounded input is not cancelled, because it cannot be made smaller."""
 
     timeout_ms: int | None = None
@@ -195,7 +196,7 @@ def run_epoch(
     is_canceling: Callable[[], bool] = lambda: False,
     show: Callable[[list[list[str]]], None] = lambda lines: None,
 ) -> EpochOutcome:
-    """Run an epoch; raises the error it failed with.
+    """Run an epoch; raises its error if it fails.
 
     `is_canceling`: whether the job is to end, so that no further round is started. `show` takes the output printed by
     tasks.
@@ -238,7 +239,7 @@ def run_epoch(
 
 
 def _run_round(deployment: Deployment, spec: EpochSpec, show: Callable[[list[list[str]]], None]) -> EpochOutcome:
-    """Runs one round, again if Spark mixed two attempts in it."""
+    """Runs one round; reruns it if Spark mixed two attempts in it."""
     for repeats_left in reversed(range(_ROUNDS_OF_A_MIXED_EPOCH)):
         try:
             outcome = deployment.run_round(spec)
@@ -268,11 +269,11 @@ class EpochTimedOutError(RuntimeError):
 
 
 class EpochDeadline:
-    """A block that must end within `timeout_ms`; None: without limit.
+    """Context manager for a block that must end within `timeout_ms`; None: without limit.
 
-    When it exceeds the limit, another thread calls `overdue`, and then `cancel` until the block has ended, because the
-    work to cancel may just be starting. After the block nothing is cancelled. `cancel` None: the block continues, and
-    has not expired.
+    When the block exceeds the limit, another thread calls `overdue`, and then `cancel` repeatedly until the block has
+    ended, because the work to cancel may just be starting. With `cancel` None the block continues, and does not count
+    as expired.
 
     >>> with EpochDeadline(60_000, cancel=lambda: None) as deadline:
     ...     pass
@@ -302,7 +303,7 @@ class EpochDeadline:
             return
         try:
             self._overdue()
-        except Exception as error:  # the store may be unreachable: an overdue epoch is cancelled all the same
+        except Exception as error:  # an overdue epoch is cancelled even if the store is unreachable
             _LOG.warning("the overdue tasks could not be determined: %s", error)
         if self._cancel is None:
             return

@@ -1,5 +1,5 @@
-"""Chooses the size of epochs, so that one takes about as long as the checkpoint interval, and the parallelism that
-their load needs.
+"""Chooses the size of epochs, so that an epoch takes about as long as the checkpoint interval, and the parallelism that
+the load requires.
 
 The decisions are pure functions; the `EpochTuner` carries the estimates from one epoch to the next.
 
@@ -7,33 +7,33 @@ Every epoch is a checkpoint, so a checkpoint interval means epochs of about that
 
     fixed_ms + records * record_ms
 
-a part that every epoch costs (scheduling, barriers, files, the manifest) and a part per record. Both are estimated from
-the last epochs, and the next one is made as large as the interval allows. Where the fixed part is large, epochs are
+a fixed cost per epoch (scheduling, barriers, files, the manifest) and a cost per record. Both are estimated from the
+last epochs, and the next epoch is made as large as the interval allows. Where the fixed part is large, epochs are
 longer than the interval: while input waits, the fixed part should be at most a fifth of an epoch, or the job would
 spend most of its time on commits. Three more bounds hold whatever the interval: `millstream.epoch.max-records`; the
 bytes of an epoch's input, because the number of records does not bound memory; and compaction: while it is behind
 (`state/segments/compaction.py`), epochs shrink.
 
-Without an interval latency does not matter, and large epochs cost least per record. An epoch then reads
-`UNHURRIED_RECORDS`, or as many as take about `UNHURRIED_MS` if that is more, within the same three bounds.
+Without an interval latency does not matter, and large epochs have the lowest cost per record. An epoch then reads
+`UNHURRIED_RECORDS`, or as many records as take about `UNHURRIED_MS` if that is more, within the same three bounds.
 
 Three kinds of epochs are weaker evidence than others:
 
 - **cold ones**, the first after a start or a change of the plan: Spark and the workers are still warming up. A cold
-  epoch may let the next one grow, if it was short all the same, and never shrinks it;
-- **small ones**, which read far less than they might because there was no more input: they measure the fixed part only;
+  epoch that was short nevertheless may enlarge the next one, but a cold epoch never shrinks it;
+- **small ones**, which read far less than allowed because there was no more input: they only measure the fixed cost;
 - **a single slow one**: the median of the last three epochs counts, so two slow epochs are needed for a change.
 
-Epochs of one size cannot separate the two parts. So the first warm epoch is followed by one of twice or half its size,
-and an epoch of half the size follows whenever `RECENT_EPOCHS` epochs were alike. That costs half a fixed part. An epoch
-that cannot be halved, because it is one record or one block, is doubled.
+Epochs of the same size cannot separate the two costs. So the first warm epoch is followed by one of twice or half its
+size, and after `RECENT_EPOCHS` epochs of similar size one of half the size follows. That adds half the fixed cost. An
+epoch that cannot be halved, because it is one record or one block, is doubled.
 
 The last epochs also decide whether the job should change its parallelism (`decide_parallelism`). **Up** when epochs
 take longer than the target while input lags: work is waiting, and more subtasks would shorten it. **Down** when epochs
 are so short that even a proportional slowdown would leave them well below the target, and no input lags. Long epochs
 without lag are not a reason: an epoch that has caught up is as long as its input makes it.
 
-Hysteresis prevents oscillation under constant load: several epochs in a row must agree (`AGREEING`; any single epoch
+Hysteresis prevents oscillation under constant load: several consecutive epochs must agree (`AGREEING`; any single epoch
 may be slow), nothing changes within the cooldown after a change, and a step down requires that the worst-case epoch
 time at the lower parallelism is below `SAFE_SHARE` of the target. A step at most doubles or halves the parallelism.
 """
@@ -82,7 +82,7 @@ class EpochLoad:
 
 @dataclass(frozen=True)
 class LoadHistory:
-    """The epochs since the parallelism last changed (or the job started), up to the number that decisions need.
+    """The epochs since the parallelism last changed (or the job started), as many as decisions need.
 
     >>> LoadHistory(2, changed_ms=0).followed_by(EpochLoad(120, lags=True), now_ms=300).epochs
     (EpochLoad(elapsed_ms=120, lags=True),)
@@ -110,7 +110,7 @@ def decide_parallelism(history: LoadHistory, settings: AutoscaleSettings) -> int
     now = history.parallelism
     bounded = min(max(now, settings.parallelism_min), settings.parallelism_max)
     if bounded != now:
-        return bounded  # outside its bounds the current parallelism was not chosen by this function
+        return bounded  # a parallelism outside the bounds was not chosen by this function
     if len(history.epochs) < AGREEING or history.now_ms - history.changed_ms < settings.cooldown_ms:
         return None
     wanted = _up(history, settings) or _down(history, settings) or now
@@ -129,7 +129,7 @@ def _down(history: LoadHistory, settings: AutoscaleSettings) -> int | None:
     if any(epoch.lags for epoch in history.epochs):
         return None
     longest_ms = max(epoch.elapsed_ms for epoch in history.epochs)
-    # On fewer subtasks an epoch takes longer by at most the ratio of their numbers.
+    # With fewer subtasks an epoch takes longer by at most the ratio of the two parallelisms.
     enough = math.ceil(history.parallelism * longest_ms / (SAFE_SHARE * settings.target_ms))
     fewer = max(enough, math.ceil(history.parallelism / 2), settings.parallelism_min)
     return fewer if fewer < history.parallelism else None
@@ -164,7 +164,7 @@ _DISTINCT_RATIO = 2
 @dataclass(frozen=True)
 class SizeBounds:
     """Upper bounds of an epoch. `interval_ms` None: latency does not matter. `longest_ms`: the bound on duration
-    without an interval, because a longer epoch is cancelled."""
+    without an interval; a longer epoch would be cancelled."""
 
     records_max: int
     bytes_max: int
@@ -174,7 +174,7 @@ class SizeBounds:
 
 @dataclass(frozen=True)
 class EpochCost:
-    """The cost of one epoch: what it read, how long it took from its trigger until its manifest was made, and how many
+    """The cost of one epoch: what it read, the time from its trigger until its manifest was made, and how many
     bytes of state were due for compaction at its end."""
 
     records: int
@@ -212,8 +212,7 @@ def recooled(sizing: EpochSizing) -> EpochSizing:
 
 
 def next_sizing(sizing: EpochSizing, epoch: EpochCost, bounds: SizeBounds) -> EpochSizing:
-    """The sizing after an epoch. `epoch.records` may differ from the budget: input was scarce, or records came in
-    blocks.
+    """The sizing after an epoch. `epoch.records` may differ from the budget if input was scarce or is read in blocks.
 
     >>> bounds = SizeBounds(records_max=500_000, bytes_max=1 << 28, interval_ms=1_000)
     >>> warm = EpochSizing(100_000, cold_epochs=0)
@@ -252,7 +251,7 @@ def _after_cold(sizing: EpochSizing, epoch: EpochCost, interval_ms: int) -> Epoc
 def _after_small(sizing: EpochSizing, epoch: EpochCost) -> EpochSizing:
     known_ms = sizing.fixed_ms or 0.0
     fixed_ms = max(0.0, epoch.elapsed_ms - epoch.records * _record_ms(sizing.recent, known_ms))
-    # Averages with the previous estimate: small epochs are short, so their times vary much.
+    # Averages with the previous estimate: small epochs are short, so their times vary widely.
     return replace(sizing, fixed_ms=fixed_ms if sizing.fixed_ms is None else (known_ms + fixed_ms) / 2)
 
 
@@ -265,7 +264,7 @@ def _after_full(sizing: EpochSizing, epoch: EpochCost, interval_ms: int) -> Epoc
     step = wanted_ms / (record_ms * sizing.budget) if record_ms > 0 else GROWTH_MAX
     is_alike = not _pairs(recent) and len(recent) in (1, RECENT_EPOCHS)
     is_near = 1 / _DISTINCT_RATIO < step < _DISTINCT_RATIO
-    # A smaller epoch would read as much, and its whole time would be attributed to its records forever.
+    # A smaller epoch would read the same amount, and its whole time would be attributed to its records permanently.
     overshoot = 1 + STEADY_SHARE if is_near else _DISTINCT_RATIO
     is_smallest = sizing.budget < _DISTINCT_RATIO or epoch.records >= overshoot * sizing.budget
     if is_alike and step < _DISTINCT_RATIO and (is_near or is_smallest):
@@ -300,7 +299,7 @@ def _record_ms(recent: tuple[EpochCost, ...], fixed_ms: float) -> float:
 
 
 class EpochTuner:
-    """Carries what one driver learns from its epochs: the size of the next one, and the parallelism to run it at."""
+    """Carries one driver's estimates from epoch to epoch: the size of the next one, and its parallelism."""
 
     def __init__(self, settings: DriverSettings, now_ms: int, *, ends_by_bytes: bool = False) -> None:
         checkpoints = settings.checkpoints
@@ -316,7 +315,7 @@ class EpochTuner:
         return self._sizing.budget
 
     def timed_out(self) -> None:
-        """An epoch took so long that it was cancelled: the next one reads less."""
+        """An epoch was cancelled because it took too long: the next one reads less."""
         self._sizing = replace(self._sizing, budget=max(1, self._sizing.budget // GROWTH_MAX))
 
     def recool(self) -> None:
@@ -332,8 +331,8 @@ class EpochTuner:
         self.load = replace(self.load, changed_ms=self.load.now_ms, epochs=())
 
     def learn(self, manifest: Manifest, now_ms: int) -> int | None:
-        """Fit the next epoch's size to how long this one took. Returns the parallelism to continue with, None for the
-        same."""
+        """Adjust the next epoch's size to the duration of this one. Returns the parallelism to continue with, None for
+        the same."""
         statistics = statistics_of(manifest)
         if statistics is None or manifest.status != "RUNNING":
             return None

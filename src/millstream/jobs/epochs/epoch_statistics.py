@@ -1,12 +1,12 @@
 """Statistics of an epoch in its manifest: times, records, sizes, per operator and task.
 
 The statistics are stored under `counters["epoch"]` of a manifest, as plain JSON with the unit in every name, with the
-epoch they describe (`number`): a manifest that repeats another's counters, such as one that restores, has no statistics
-of its own. The durations of an epoch's commit and publishing are known only afterwards, so the next manifest holds
+epoch they describe (`number`): a manifest that repeats the counters of another one, such as a restored manifest, has no
+statistics. The durations of an epoch's commit and publishing are known only afterwards, so the next manifest holds
 them, under `before`.
 
-Their size is bounded: per operator the sums, and its tasks individually while there are few (`TASKS_MAX`), otherwise
-the minimum, the mean, the maximum and the slowest task.
+Their size is bounded. An operator has its sums, and figures of each task if there are at most `TASKS_MAX` tasks,
+otherwise the minimum, the mean, the maximum and the slowest task.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class EpochTimes:
 class EpochWatch:
     """Measures the epochs of a driver: trigger, run time, and the commit and publishing of the previous epoch.
 
-    It uses a monotonic clock, and nothing depends on it but statistics. The publishing thread records the time of
+    It uses a monotonic clock, and only statistics depend on it. The publishing thread records the time of
     publishing, before the next epoch ends.
     """
 
@@ -91,7 +91,7 @@ class EpochWatch:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Measures the run of an epoch's tasks, all rounds of it."""
+        """Measures how long an epoch's tasks run, in all rounds."""
         self._started = time.monotonic()
         try:
             yield
@@ -129,7 +129,7 @@ class EpochWatch:
         self._published = (epoch, elapsed_ms)
 
     def pause_ms(self, min_interval_ms: int, min_pause_ms: int) -> float:
-        """How long to wait, so that the next epoch starts late enough after the start and the end of the last."""
+        """How long to wait until the next epoch may start, after the start and the end of the last one."""
         if self._epoch is None and self._ended == self._created:
             return 0.0
         return max(0.0, min_interval_ms - _since_ms(self._started), min_pause_ms - _since_ms(self._ended))
@@ -170,9 +170,10 @@ def with_statistics(
     planned: InputPlan | None = None,
     sinks: Collection[str] = (),
 ) -> Manifest:
-    """The manifest with the statistics of its own epoch in place of any other.
+    """The manifest with the statistics of its own epoch instead of any others.
 
-    Without outcome and plan it is a closing manifest, for which no tasks ran. `sinks`: the uids of the job's sinks.
+    Without an outcome and a plan it is a closing manifest, for which no tasks ran. `sinks`: the uids of the job's
+    sinks.
     """
     statistics: dict[str, Any] = {"number": manifest.epoch}
     if times.before is not None:
@@ -283,7 +284,7 @@ def named_tasks(statistics: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class NamedFile(NamedTuple):
-    """A file of state, with the operator and subtask that name it."""
+    """A state file, with the operator and subtask that list it."""
 
     uid: str
     subtask: int
@@ -334,7 +335,7 @@ def _tasks(columns: Mapping[int, list[int]]) -> dict[str, Any]:
 
 
 def _stages(tasks: Sequence[TaskAccount]) -> Iterator[dict[str, Any]]:
-    """Per stage, how long its tasks took and waited for one another, over all rounds."""
+    """Per stage, the time its tasks took and waited for one another, over all rounds."""
     stages: dict[int, dict[int, list[int]]] = {}
     for task in tasks:
         times = stages.setdefault(task.stage, {}).setdefault(task.subtask, [0, 0])
@@ -346,13 +347,13 @@ def _stages(tasks: Sequence[TaskAccount]) -> Iterator[dict[str, Any]]:
 
 
 def _requests(times: EpochTimes, tasks: Sequence[TaskAccount]) -> dict[str, Any]:
-    """Requests to object stores; nothing if there were none."""
+    """Requests to object stores; empty without any."""
     by_tasks = sum(task.requests for task in tasks)
     return {"requests": {"driver": times.requests, "tasks": by_tasks}} if times.requests + by_tasks else {}
 
 
 def _stays(tasks: Sequence[TaskAccount]) -> dict[str, int]:
-    """On a cluster: the tasks that ran before, and how many of them in the same process; nothing on one machine."""
+    """On a cluster: how many tasks ran before, and how many of those in the same process; empty on one machine."""
     stays = [task.stayed for task in tasks if task.stayed is not None]
     return {"tasks": len(stays), "tasks_stayed": sum(stays)} if stays else {}
 
@@ -364,7 +365,7 @@ def _compaction_debt(manifest: Manifest) -> int:
 
 
 def _rounds(tasks: Sequence[TaskAccount]) -> int:
-    """How often the plan was run: as often as any of its tasks."""
+    """How often the plan was run: the most runs of any of its tasks."""
     runs: dict[tuple[int, int], int] = {}
     for task in tasks:
         runs[task.stage, task.subtask] = runs.get((task.stage, task.subtask), 0) + 1
@@ -372,7 +373,7 @@ def _rounds(tasks: Sequence[TaskAccount]) -> int:
 
 
 def files_of_state(manifest: Manifest | None) -> list[NamedFile]:
-    """Every file of keyed, broadcast and function state that a manifest names, once for each subtask that lists it."""
+    """Every file of keyed, broadcast and function state in a manifest, once for each subtask that lists it."""
     return [
         NamedFile(uid, subtask, file)
         for uid, operator in accounts_of(manifest).items()

@@ -4,12 +4,12 @@ A failure of the user's code counts against the job: the restart strategy decide
 timeout, the store, a machine) is first a failed checkpoint, and may be tolerated.
 
 **A damaged segment** is never read as "no value"; the job stops and names the file. Its owner then needs to know how
-far back the damage reaches. The error names the newest retained epoch that does not name the damaged file, and whose
-other files all exist at their full length. Nothing is changed: a person decides whether to go back to it.
+far back the damage reaches. The error names the newest intact epoch: one that does not need the damaged file, and all
+other files of which exist at full length. Nothing is changed: the owner decides whether to go back to it.
 
 **Outside the protocol** (`run_or_log`) sources are notified of a commit, progress is shown, a store is swept. None of
-this may change the result of an epoch: any exception is logged, and the job continues. A committed epoch is committed,
-even if notifying somebody of it failed.
+this may change the result of an epoch: any exception is logged, and the job continues. A committed epoch stays
+committed even if a notification of it failed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _LOG = logging.getLogger(__name__)
 _SEGMENT = re.compile(r"segments/\S+?\.arrow")
 _INSTALLED = tuple(sysconfig.get_path(kind) + os.sep for kind in ("stdlib", "platstdlib", "purelib", "platlib"))
 
-# Task failures that running the task again cannot repair: a person must correct the program or the store.
+# Task failures that a retry cannot repair: a person must correct the program or the store.
 _OF_MEMORY = ("MemoryError", "ArrowMemoryError")
 _FINAL_KINDS = frozenset(
     {
@@ -76,8 +76,7 @@ class JudgedFailure:
 
 
 def is_retryable(error: BaseException) -> bool:
-    """Whether the same action may succeed later: true for errors from outside, and for those of our own errors that
-    report an unreachable system.
+    """Whether a retry may succeed: true for external errors, and for our own errors that report an unreachable system.
 
     >>> is_retryable(StoreAwayError("no answer")), is_retryable(StoreError("no permission")), is_retryable(OSError())
     (True, False, True)
@@ -86,8 +85,8 @@ def is_retryable(error: BaseException) -> bool:
 
 
 def reason_of(error: BaseException) -> str:
-    """The cause of a failure on the driver, in a line. An error of the user's own source or sink includes its kind and
-    place: the message of a KeyError is only the key.
+    """The cause of a failure on the driver, in one line. For an error of the user's own source or sink it includes the
+    exception type and the code line: the message of a KeyError is only the key.
 
     >>> reason_of(KeyError("a")), reason_of(OSError("no answer"))
     ("KeyError: 'a'", 'no answer')
@@ -103,7 +102,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def message_of(error: BaseException) -> str:
-    """The message of an error; its kind, if the message is empty or cannot be produced."""
+    """The message of an error; its type, if the message is empty or cannot be produced."""
     try:
         return str(error) or type(error).__name__
     except Exception:
@@ -152,7 +151,7 @@ def _judged(error: BaseException, log: ManifestLog, store: Store, parent: Manife
         report = replace(report, message=report.message + advice)
     reason = f"{report.error}: {report.message}" if report.message else report.error
     whose = f"the {report.role} of " if report.role in _ROLES_BEFORE_AN_OPERATOR else ""
-    # The report has all lines of the message; the sentence after it, with the user's line, has the first.
+    # The report has all lines of the message; the sentence after it, with the user's line, only the first.
     sentence = reason if "\n" not in reason else f"{reason.splitlines()[0]} …"
     failed = JobFailedError(f"{whose}'{report.operator}' failed: {sentence}", report=report.text(), at=report.site)
     if report.error in _OF_MEMORY:  # the exception type that callers catch
@@ -162,8 +161,8 @@ def _judged(error: BaseException, log: ManifestLog, store: Store, parent: Manife
 
 
 def _newer_epoch(error: BaseException, log: ManifestLog, newest: int) -> int | None:
-    """An epoch newer than this driver knows, if a file is missing or damaged: a successor may have swept the file. None
-    for any other failure."""
+    """An epoch newer than this driver knows, if a file is missing or damaged: a newer driver may have swept the file.
+    None for any other failure."""
     is_damage = isinstance(error, StoreDamagedError) or (
         isinstance(error, UserFailureError) and error.report.error == "StoreDamagedError"
     )
@@ -185,8 +184,7 @@ def _segments_of(manifest: Manifest) -> Iterator[tuple[str, int]]:
 
 
 def _newest_whole_epoch(log: ManifestLog, store: Store, damaged: str) -> int | None:
-    """The newest epoch that does not need the file `damaged`, and whose other files all exist; None if there is
-    none."""
+    """The newest epoch that does not need the file `damaged` and has all its other files; None if no epoch does."""
     for epoch in reversed(log.epochs()):
         try:
             files = dict(_segments_of(log.read(epoch)))
@@ -219,7 +217,7 @@ def _whole_epoch_advice(message: str, log: ManifestLog, store: Store) -> str:
 
 
 def run_or_log(what: str, act: Callable[[], object]) -> None:
-    """Call `act`; log its failure, if any, as a failure of `what`.
+    """Call `act`; log an exception as a failure of `what`.
 
     >>> run_or_log("counting to three", lambda: [1, 2, 3])
     """

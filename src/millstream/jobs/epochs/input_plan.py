@@ -8,12 +8,12 @@ changes, or when finished splits have left the distribution uneven.
 caught up.
 
 **How much** (`share_out`): splits with little input leave the rest of the epoch's budget to those with more. The amount
-of a split's input is unknown: offsets are opaque to all but their source. A source can only report how far a number of
-records would reach, and two answers can be compared. So every split is queried with a fair share and with a small part
-of it. A split that gets no further with the larger number has no more input, and is assigned the smaller one. The rest
-of the budget is distributed among the other splits in the same way, in growing shares. The shares add up to at most the
-budget (or to one record each, if there are more splits than that). A split whose share limits its range has a share
-that no other split's exceeds.
+of a split's input is unknown: only its source understands offsets. A source can only report the offset that a number of
+records would reach, and two such answers can be compared. So every split is queried with a fair share and with a small
+part of it. A split that reaches no further with the larger number has no more input, and is assigned the smaller one.
+The rest of the budget is distributed among the other splits in the same way, in growing shares. The shares add up to at
+most the budget (or to one record each, if there are more splits than that). A split that is limited by its share has
+the largest share of all.
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ class LiveSplit(NamedTuple):
 
 @dataclass(frozen=True)
 class WaitingSplit:
-    """An unfinished split that the epoch does not read: it has no input now, or its alignment group holds it back."""
+    """An unfinished split that the epoch does not read: it currently has no input, or its alignment group holds it
+    back."""
 
     split: str
     time: EventTimeState
@@ -96,14 +97,14 @@ NO_CURSOR = Cursor()
 
 @dataclass(frozen=True)
 class InputPlan:
-    """The ranges of one epoch. `exhausted`: nothing will ever follow them.
+    """The ranges of one epoch. `exhausted`: no input will ever follow them.
 
     `ended` are the sources without further input, `now_ms` is the epoch's processing time. `shares`: the number of
     records planned for each range. `unread`: the number of splits of a sequential source after those that are read;
     `cursors`: where the next plan may begin. `unlisted`: finished splits that a source no longer lists, so the manifest
     need not list them either. `behind`: about how many records each source has left after these ranges, if it can count
     them. `starts`: the beginnings of splits that have no position yet, of sources that store these
-    (`Source.keeps_starts`). `by_time`: the sources that are read in the order of time (`reading_order`). Many fields:
+    (`Source.keeps_starts`). `by_time`: the sources that are read in time order (`reading_order`). Many fields:
     the result of one query of all sources.
     """
 
@@ -184,7 +185,7 @@ def aligned_splits(
 
 
 def held_back(splits: Iterable[AlignedSplit]) -> frozenset[tuple[str, str]]:
-    """The splits, as (uid, name), that must wait for the slowest of their group. Idle ones do not slow a group.
+    """The splits, as (uid, name), that must wait for the slowest of their group. Idle splits do not hold a group back.
 
     >>> group = WatermarkAlignment("g", max_drift_ms=10, update_interval_ms=1000)
     >>> fast, slow = (AlignedSplit("in", name, group, at, idle=False) for name, at in (("fast", 50), ("slow", 20)))
@@ -206,7 +207,7 @@ def held_back(splits: Iterable[AlignedSplit]) -> frozenset[tuple[str, str]]:
 
 
 def share_out(offsets: Sequence[Any], budget: int, reach: Callable[[int, int], Any]) -> list[tuple[Any, int]]:
-    """The stop of each split, and the share it was planned with; 0: it cannot be read now.
+    """The stop offset of each split, and its planned share; 0: it cannot be read now.
 
     `reach(i, share)` returns how far split `i`, at `offsets[i]`, can be read with `share` records.
 

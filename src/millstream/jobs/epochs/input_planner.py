@@ -1,12 +1,12 @@
-"""Plans how far the next epoch reads: queries every source and decides; only the manifest records it.
+"""Plans how far the next epoch reads, by querying every source. Only the manifest records the result.
 
 The plan is not stored before it is run: if the epoch fails, the next one is planned anew, perhaps with other ranges.
-Only ranges that a manifest records have been read. A split that was begun and that its source no longer lists stops the
-job, because the rest of it would be lost silently.
+Only ranges that a manifest records have been read. If a source no longer lists a split that was begun, the job stops,
+because the rest of the split would be lost silently.
 
-Of a source whose splits may be read one after the other (`Source.sequential`) only the first unfinished ones are
-planned (`SPLITS_AT_ONCE`). The rest is counted: it holds event time back, and costs nothing else. Finished splits at
-the beginning of its list are skipped from then on (`Cursor`, a cache that `begin_anew` discards).
+If the splits of a source may be read one after the other (`Source.sequential`), only the first `SPLITS_AT_ONCE`
+unfinished ones are planned. The others are only counted: they hold event time back, and cost nothing else. Finished
+splits at the beginning of its list are skipped from then on (`Cursor`, a cache that `begin_anew` discards).
 
 The driver talks to sources through the `InputPlanner` only: it plans, and notifies them of commits.
 """
@@ -66,7 +66,8 @@ more."""
 
 class InputPlanner:
     """The sources of one driver's job. `strategies` are the program's watermark strategies, by uid. `is_recorded`: the
-    job records its input, to be replayed without its sources; so no decision may depend on their further knowledge."""
+    job records its input, to be replayed without its sources; so no decision may depend on anything else the sources
+    know."""
 
     def __init__(
         self, plan: Plan, sources: tuple[PlannedSource, ...], store: Store, clock: Clock, *, is_recorded: bool = False
@@ -83,15 +84,15 @@ class InputPlanner:
         self.strategies, self._sources = strategies_of(plan), sources
 
     def begin_anew(self) -> None:
-        """The job continues from its newest manifest. Splits that only discarded epochs finished are unfinished
+        """The job continues from its newest manifest. Splits that were finished only in discarded epochs are unfinished
         again."""
         self._cursors = {}
 
     def plan(self, newest: Manifest | None, budget: int, bytes_max: int, *, drains: bool) -> InputPlan:
         """The input of the epoch after `newest`: about `budget` records of about `bytes_max` bytes together. `drains`:
-        no input, the job is to end."""
+        read no input, because the job ends."""
         record_bytes_max = max(1, bytes_max // max(1, budget))
-        # Sources poll, and limit their rate, by the clock, because processing time may be held.
+        # Sources poll and limit their rate by the machine's clock, because processing time may be held back.
         context = SourceContext(self._clock.now_ms(), self._clock_started_ms, 1, record_bytes_max=record_bytes_max)
         positions, accounts = {} if newest is None else newest.sources, accounts_of(newest)
         finished = self._finished.names(newest)
@@ -118,12 +119,12 @@ class InputPlanner:
         return {planned.uid: planned.source for planned in self._sources}
 
     def filed(self, newest: Manifest | None, epoch: int) -> dict[str, SplitFile]:
-        """Writes files that list, from `epoch` on, the splits finished before it; by source."""
+        """Writes, per source, a file that lists from `epoch` on the splits finished before it."""
         listed = {planned.uid for planned in self._sources if removes_input(planned.source)}
         return {} if newest is None else self._finished.filed(newest, epoch, listed)
 
     def notify_committed(self, manifest: Manifest) -> None:
-        """Notify the sources how far they were read, now that it is committed."""
+        """Notify the sources of their committed positions."""
         for planned in self._sources:
             positions = manifest.sources.get(planned.uid, {})
             planned.source.committed({split: at.offset for split, at in positions.items()})
@@ -134,7 +135,7 @@ class InputPlanner:
         return tuple(planned.uid for planned in self._sources if removes_input(planned.source))
 
     def release(self, history: RetainedHistory) -> None:
-        """`history` holds all retained epochs: let the sources remove stored input that none of them needs."""
+        """Have the sources remove stored input that none of the retained epochs in `history` needs."""
         for planned in self._sources:
             if planned.uid in history.positions:
                 planned.source.released(history.positions[planned.uid])
@@ -164,10 +165,10 @@ def plan_input(
     uses_outlooks: bool = True,
     times: RunTimes | None = None,
 ) -> InputPlan:
-    """Query every source how far it can be read; share `budget` records among the splits that may be read.
+    """Query every source how far it can be read, and divide `budget` records among the splits that may be read.
 
-    `accounts` and `finished` splits are the last manifest's, `cursors` the last plan's. `uses_outlooks`: read in the
-    order of time (`reading_order`). `times`: the processing time that decides idleness; by default that of `context`.
+    `accounts` and `finished` splits are the last manifest's, `cursors` the last plan's. `uses_outlooks`: read in time
+    order (`reading_order`). `times`: the processing time that decides idleness; by default that of `context`.
     """
     times = times or RunTimes(context.now_ms, context.run_started_ms)
     strategies, accounts, finished, cursors = strategies or {}, accounts or {}, finished or {}, cursors or {}
@@ -271,8 +272,8 @@ def _listing(
 
 def _with_outlooks(listing: _Listing, source: Source, strategy: WatermarkStrategy | None) -> _Listing:
     """The listing, with what the source knows in advance of its unfinished splits."""
-    # With unread splits event time does not advance, whatever the outlooks say. When later splits of an unbounded
-    # source begin is unknown: there, only the strategy's delay can be relied on.
+    # With unread splits event time does not advance, whatever the outlooks say. The start times of later splits of an
+    # unbounded source are unknown: there, only the strategy's delay is reliable.
     if listing.unread or not source.bounded:
         return listing
     unfinished = ((split, at.offset) for split, at in listing.unfinished)
@@ -303,7 +304,7 @@ def _in_sequence(
     finished: Collection[str],
     cursor: Cursor,
 ) -> _Listing:
-    """The previously unfinished splits, then the next ones in order, as many as are read now."""
+    """The previously unfinished splits, then the next ones in order, up to the number read at once."""
     most = max(SPLITS_AT_ONCE, planned.parallelism)
     unfinished: dict[int, tuple[Split, SplitPosition]] = {}
     passed = cursor.passed
@@ -381,6 +382,6 @@ def _plan_source(
         ends = ends and finishes
     ends = ends and not unread and is_complete(source, context)
     if ends and ranges and may_end_early(source):
-        # The range may be read in part: only reading it shows whether anything follows.
+        # The range may be read partially, and only reading shows whether anything follows it.
         ranges, ends = [replace(range_, is_last=True) for range_ in ranges], False
     return tuple(ranges), tuple(waiting), ends

@@ -1,4 +1,4 @@
-"""Makes an epoch's manifest of its outcome, and the next epoch's spec of a manifest. Pure.
+"""Makes an epoch's manifest from its outcome, and the next epoch's spec from a manifest. Pure.
 
 The manifest holds an account of each operator (`state/stored/accounts.py`).
 """
@@ -56,7 +56,7 @@ _PROCESSING_TIME = "processing_time_ms"
 def epoch_spec(
     action: e.RunEpoch, plan: InputPlan, newest: Manifest | None, strategies: Mapping[str, WatermarkStrategy]
 ) -> EpochSpec:
-    """The spec that tasks receive of the epoch that follows `newest`. The caller sets its round."""
+    """The spec, sent to tasks, of the epoch that follows `newest`. The caller sets its round."""
     accounts = accounts_of(newest)
     return EpochSpec(
         epoch=action.epoch,
@@ -78,8 +78,7 @@ def epoch_spec(
 @dataclass(frozen=True)
 class Joined:
     """Acknowledged epochs that are committed as one with the next: the manifest `parent` that the first of them
-    followed, and all that they staged, by sink, in order. Sinks decide once for all of them which output to hold
-    back."""
+    followed, and their staged output by sink, in order. Sinks decide once for all of them which output to hold back."""
 
     parent: Manifest | None
     staged: Mapping[str, Sequence[tuple[int, Any]]]
@@ -213,7 +212,7 @@ def _positions(
 ) -> dict[str, dict[str, SplitPosition]]:
     positions = {} if newest is None else {uid: dict(splits) for uid, splits in newest.sources.items()}
     for uid, ranges in planned.reads.items():
-        # A finished split that a file lists, or that its source no longer lists, is omitted: the manifest stays small.
+        # Finished splits that a file lists, or that the source no longer lists, are omitted to keep the manifest small.
         unlisted = planned.unlisted.get(uid, frozenset())
         of_source = {
             name: at
@@ -249,15 +248,15 @@ def _counters(
 
 
 def processing_time_ms(manifest: Manifest | None) -> int | None:
-    """The processing time of the last epoch that was run; None: not known."""
+    """The processing time of the last epoch that ran; None: unknown."""
     counters: Mapping[str, Any] = {} if manifest is None else manifest.counters
-    own = counters.get("epoch")  # manifests of older versions have it only in the statistics of their epoch
+    own = counters.get("epoch")  # manifests of older versions contain it only in the statistics of their epoch
     stored_ms = counters.get(_PROCESSING_TIME, own.get("now_ms") if isinstance(own, dict) else None)
     return stored_ms if type(stored_ms) is int else None
 
 
 def closing_manifest(action: e.Commit, newest: Manifest, facts: JobFacts, now_ms: int) -> Manifest:
-    """The manifest that records that everything is published: the parent's positions, no output of its own."""
+    """The manifest that records that everything is published. It has the parent's positions, and no output."""
     return Manifest(
         job=newest.job,
         job_id=newest.job_id,
@@ -278,7 +277,7 @@ def closing_manifest(action: e.Commit, newest: Manifest, facts: JobFacts, now_ms
 
 
 def sink_is_due(sinks: Mapping[str, Sink], newest: Manifest | None, now_ms: int) -> bool:
-    """Whether a sink needs an epoch now for output that it holds back, even without input."""
+    """Whether a sink needs an epoch now, even without input, for output that it holds back."""
     accounts = accounts_of(newest)
     for uid, sink in sinks.items():
         pending = accounts.get(uid, OperatorAccount()).pending

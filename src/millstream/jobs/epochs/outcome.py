@@ -1,9 +1,9 @@
 """The outcome of an epoch: the acknowledgements of all its tasks, checked and merged.
 
 Invariant: an outcome exists only if every task of every stage acknowledged exactly once, and all tasks of a stage
-received the very *attempt* of each upstream task that acknowledged. Spark may run a task again after others have read
-its first output; if the two attempts differ (a user's function is not deterministic), some records would be lost or
-duplicated. Such an epoch is rejected here and run again.
+received the output of that *attempt* of each upstream task that acknowledged. Spark may run a task again after others
+have read its first output; if the two attempts differ (a user's function is not deterministic), some records would be
+lost or duplicated. Such an epoch is rejected here and run again.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class MixedEpochError(RuntimeError):
 
 @dataclass(frozen=True)
 class TaskAccount:
-    """The work of one run of one task and its times, by operator; for statistics. `place`: the process of the cluster
-    it ran in, if reported; `stayed`: whether that is the same as the time before, None: this is the first time."""
+    """The work and times of one run of one task, by operator; for statistics. `place`: the process of the cluster
+    it ran in, if reported; `stayed`: whether it is the same process as before, None: the task has not run before."""
 
     stage: int
     subtask: int
@@ -49,7 +49,7 @@ class EpochOutcome:
     states: dict[str, dict[int, SubtaskAccount]] = field(default_factory=dict)
     operator_states: dict[str, dict[int, FunctionAccount]] = field(default_factory=dict)
     watermarks: dict[str, int] = field(default_factory=dict)
-    event_times: dict[str, dict[int, int]] = field(default_factory=dict)  # by uid and subtask: where it continues
+    event_times: dict[str, dict[int, int]] = field(default_factory=dict)  # by uid and subtask: to continue from
     operators: dict[str, dict[str, int]] = field(default_factory=dict)
     metrics: dict[str, Any] = field(default_factory=dict)
     output: list[list[str]] = field(default_factory=list)

@@ -1,10 +1,10 @@
 """Processing time between epochs: the machine's clock, without steps back.
 
 State with a time-to-live and timers use processing time. If it went back, because a clock is corrected or a job
-continues on a machine whose clock is behind, expired rows would reappear: they would be retracted and inserted a second
+continues on a machine with a slower clock, expired rows would reappear: they would be retracted and inserted a second
 time. So processing time is held until the clock has caught up with that of the last epoch, which the manifest records.
-A clock that is more than a day behind must have been wrong before, and waiting for it would stop every timer for that
-long. Then the new clock is used, and the log reports the consequences.
+If a clock is more than a day behind, the previous one must have been wrong, and waiting would stop every timer for that
+long. In this case the new clock is used, and the log reports the consequences.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _STEPS_BACK_TEXT = (
 
 
 class RunTimes(NamedTuple):
-    """Now, and when the driver took over or its clock was last trusted: earlier idle times are not known."""
+    """The current time, and when the driver took over or its clock was last reset: earlier idle times are unknown."""
 
     now_ms: int
     run_started_ms: int
@@ -55,7 +55,7 @@ class ProcessingTime:
         self._last: RunTimes | None = None
 
     def run_times(self, newest: Manifest | None) -> RunTimes:
-        """The processing time now, with that of the run's start."""
+        """The current processing time, and that of the run's start."""
         now_ms, last = self.now_ms(newest), self._last
         is_anew = last is None or now_ms < last.now_ms
         self._last = RunTimes(now_ms, now_ms if last is None or is_anew else last.run_started_ms)

@@ -28,7 +28,7 @@ class OperatorProgress:
 
 @dataclass(frozen=True)
 class JobProgress:
-    """A job at one moment. Rates are of the last epoch.
+    """The state of a job at one point in time. Rates are of the last epoch.
 
     `watermark_ms` None: no watermark, or none yet; 2^63 - 1: all input has ended. `time_awaits`: the sources that hold
     event time back. The state's rows are those its segments hold: an overwritten or removed row counts until compaction
@@ -36,9 +36,9 @@ class JobProgress:
     sources have left, None: they cannot count them; `caught_up_in_ms`: until there are none, None: never at this rate.
     `stayed_share`: the share of the last epochs' tasks that ran in the same process as before, None: there is only one
     process. `query_url`: where the job answers queries; empty: nowhere. `ahead`: epochs that were run and are not
-    committed yet; `acknowledged`: the number of the commit that will contain the last of them. `store_unreachable`: it
-    does not answer; `unpublished`: why the epoch after `published` could not be published, in `publish_tries` tries;
-    `paused`: no epoch is run until one of the two is over.
+    committed yet; `acknowledged`: the number of the commit that will contain the last of them. `store_unreachable`: the
+    store does not answer; `unpublished`: why the epoch after `published` could not be published, in `publish_tries`
+    tries; `paused`: no epoch runs until both are resolved.
 
     Many fields: each is a figure that the console or the log shows.
     """
@@ -72,11 +72,11 @@ class JobProgress:
     last_error: str = ""
     query_url: str = ""
     operators: Mapping[str, OperatorProgress] = field(default_factory=dict)
-    metrics: Mapping[str, Any] = field(default_factory=dict)  # the user's own, by scope name, over the job's life
+    metrics: Mapping[str, Any] = field(default_factory=dict)  # user metrics, by scope name, over the job's life
 
 
 class ProgressBoard:
-    """The current progress of one job, and the listeners to every change."""
+    """The current progress of one job, and the listeners notified of every change."""
 
     def __init__(self, first: JobProgress) -> None:
         self._now = first

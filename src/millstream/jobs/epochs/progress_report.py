@@ -39,9 +39,9 @@ _LOG = logging.getLogger(__name__)
 
 
 class ProgressReporter:
-    """Reports the events of one job's driver. `note` writes to the job's log, `note_failure` logs a failure with the
-    error and the error that the job raises if it ends with it; `show` shows what tasks printed; `sources` and `sinks`
-    are the uids of the program's sources and sinks."""
+    """Reports the events of one job's driver. `note` writes to the job's log; `note_failure` logs a failure, given its
+    error and the error that the job would raise; `show` displays the output printed by tasks; `sources` and `sinks` are
+    the uids of the program's sources and sinks."""
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class ProgressReporter:
         return {"behind": behind, "caught_up_in_ms": self._backlog.caught_up_in_ms}
 
     def _stayed(self, manifest: Manifest) -> dict[str, Any]:
-        """Averages over several epochs: one moved task would be a large share of a single epoch's few tasks."""
+        """Averages over several epochs: in a single epoch of few tasks, one moved task would be a large share."""
         statistics = statistics_of(manifest) or {}
         if "tasks_stayed" not in statistics:
             return {}
@@ -161,7 +161,7 @@ class ProgressReporter:
 
 
 def warn_of_late_records(outcome: EpochOutcome, plan: Plan) -> None:
-    """Warn once per operator that records arrived too late for it; its metrics count them."""
+    """Warn once per operator that it dropped late records; its metrics count them."""
     for node in plan.nodes():
         count = outcome.metrics.get(f"{node.uid}.{LATE_RECORDS}", {}).get("counter", 0)
         if count:
@@ -181,8 +181,7 @@ def warn_of_late_records(outcome: EpochOutcome, plan: Plan) -> None:
 
 @dataclass(frozen=True)
 class StateSize:
-    """The size of the state, timers included, that a manifest names: as stored, before compaction drops obsolete
-    rows."""
+    """The size of a manifest's state, timers included, as stored: obsolete rows count until compaction drops them."""
 
     rows: int
     bytes: int

@@ -3,11 +3,11 @@
 An epoch's output becomes visible sink by sink, in the order of the manifest. The result is reported as an event of the
 protocol. Nothing is ever skipped: an epoch that failed half-way is published again from its beginning.
 
-Before each sink the publisher checks that this driver still owns the job. A manifest newer than those it knows was
-written by another driver, which has published this epoch already, and perhaps the next. If the newest manifest that it
-knows no longer exists, the job was removed. In both cases nothing more is published. One gap remains, between this
-check and the commit of the sink: a driver that stalls there publishes an old epoch late. A sink closes the gap if it
-stores the `CommitId` it receives, and rejects an older one of the same job.
+Before each sink the publisher checks that this driver still owns the job. If the store holds a manifest newer than
+those it knows, another driver has taken over and has already published this epoch, and perhaps the next. If the newest
+manifest that it knows no longer exists, the job was removed. In both cases nothing more is published. One gap remains
+between this check and the sink's commit: a driver that stalls there publishes an old epoch late. A sink closes the gap
+if it stores the `CommitId` it receives, and rejects an older one of the same job.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Publisher:
             manifest = newest if newest is not None and newest.epoch == action.epoch else self._log.read(action.epoch)
             newest_known = action.epoch if newest is None else newest.epoch
             for uid, staged in manifest.staged.items():
-                # Between sinks, too: another driver may have taken over while this one was suspended.
+                # Checked between sinks as well: another driver may have taken over while this one was suspended.
                 newest_stored = self._log.epochs_from(newest_known)[-1:] if staged else [newest_known]
                 if newest_stored != [newest_known]:
                     self._report(e.PublishFenced(action.epoch, max(newest_stored, default=newest_known)), 0.0, None)
@@ -83,7 +83,7 @@ class Publisher:
                 commit = CommitId(manifest.job_id, uid, manifest.epoch)
                 items = [item.payload for item in staged]
                 self._refused.commit(self._sinks[uid], commit, manifest.operator_name(uid), items)
-        except BaseException as error:  # an exit, too: it would end this thread only, and the job would wait forever
+        except BaseException as error:  # SystemExit, too: it would end this thread only, and the job would wait forever
             failed = e.PublishFailed(
                 action.epoch,
                 reason_of(error),

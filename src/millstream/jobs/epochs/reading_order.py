@@ -1,17 +1,17 @@
-"""Decides which splits are read first, if their times are known in advance. Pure, except for querying the source.
+"""Decides which splits to read first if their times are known in advance. Pure, except for querying the source.
 
-A source may know the number of records left in a split, and when they begin (`Source.outlook`: a Parquet file says so
-in its statistics). Then
+A source may know the number of records left in a split and their earliest time (`Source.outlook`; for a Parquet file,
+from its statistics). Then
 
 - the watermark of a split starts shortly before its earliest record: a split that has not been begun holds event time
-  back no further than that, and none of its records is late for being read last, nor does a session end that one of
-  them joins;
-- each subtask reads its splits in the order of time, as many as fit into the epoch, instead of all of them
-  concurrently. Event time follows, so windows close while the job reads, and state holds only the open windows, not
-  those of all files.
+  back no further than that, its records are not late even if they are read last, and no session closes before records
+  that belong to it are read;
+- each subtask reads its splits in time order, as many as fit into the epoch, instead of all of them concurrently. Event
+  time advances with them, so windows close during the read, and state holds only the windows that are open, not those
+  of all files.
 
-This affects cost only: in any order the results are the same. A source with a split of unknown times, or one in which
-more splits may appear, is read without this order.
+This affects cost only: the results are the same in any order. Time order is not used for a source that has a split of
+unknown times or may gain more splits.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _WORTH_OPENING = 16
 
 
 def outlooks_of(source: Source, strategy: WatermarkStrategy | None, splits: Iterable[tuple[Split, Offset]]) -> Outlooks:
-    """The source's outlooks on its unfinished splits, by name; empty unless it has one for each of them."""
+    """The source's outlooks on its unfinished splits, by name; empty if any split lacks one."""
     if type(source).outlook is Source.outlook or not isinstance(strategy, ColumnWatermarks):
         return {}
     column = time_column(strategy.rowtime, strategy.watermark)
@@ -66,7 +66,7 @@ def watermark_from(watermark: int, outlook: Outlook | None) -> int:
 
 
 def earliest_first(live: Sequence[LiveSplit], outlooks: Outlooks, budget: int, parallelism: int) -> dict[str, int]:
-    """How many records of each split are read; splits that are not named wait."""
+    """The number of records to read of each split; splits not listed wait."""
     shares: dict[str, int] = {}
     fair = max(1, budget // parallelism)
     for subtask in range(parallelism):
@@ -89,7 +89,7 @@ def reading_stops(
     budget: int,
     context: SourceContext,
 ) -> tuple[Stops, frozenset[tuple[str, str]]]:
-    """How far splits are read, and which of them wait: `held_splits`, and splits of later times.
+    """The stop offset of each split, and the splits that wait: `held_splits` and splits with later times.
 
     Each source with outlooks gets an equal part of the budget; the rest is shared out among the splits of the others.
     """

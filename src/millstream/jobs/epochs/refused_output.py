@@ -1,15 +1,15 @@
 """Publishes an epoch whose target refuses rows: the epoch waits, or is published without these rows.
 
 Without permission, by the sink's `with_dead_letters` or by `millstream refused --set-aside`, refused rows are listed in
-the store and publishing fails with instructions how to see them. With permission, these steps follow:
+the store, and publishing fails with instructions for inspecting them. With permission:
 
 1. list the rows in the store, before anything is published without them;
-2. have the sink publish the rest; if it refuses more rows, return to step 1;
+2. have the sink publish the rest; if the target refuses more rows, return to step 1;
 3. write the listed rows to the folder, under the name of the commit;
-4. record in the list where they are.
+4. record their location in the list.
 
-Only then is the epoch published, with its receipt. After a crash between any two steps the list says which rows are
-left out, so each row is either in the target or in the folder, exactly once.
+Only then does the epoch count as published and get its receipt. After a crash between any two steps the list identifies
+the rows to leave out, so each row is exactly once in either the target or the folder.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ _SHOWN_MAX = 1_000
 
 
 class RefusedOutput:
-    """Has sinks commit, and handles the rows that their targets refuse. For one driver, on its publishing thread."""
+    """Has sinks commit, and handles the rows that their targets refuse. Used by one driver on its publishing thread."""
 
     def __init__(self, store: Store, now_ms: Callable[[], int]) -> None:
         self._store, self._now_ms = store, now_ms
-        self._lists: set[str] | None = None  # their names: an epoch without a list needs no request to the store
+        self._lists: set[str] | None = None  # names of the lists: an epoch without a list needs no request to the store
         self._committers: set[str] = set()  # the sinks that this driver has published for
 
     def commit(self, sink: Sink, commit: CommitId, operator: str, publish: Sequence[Json]) -> None:
@@ -85,7 +85,7 @@ class RefusedOutput:
         drop_old_lists(self._store, commit.job, commit.sink)
 
     def _left_out(self, sink: Sink, commit: CommitId) -> RefusedList | None:
-        """The rows to leave out of this epoch from the start: rows listed, with permission, before a crash."""
+        """The rows to leave out of this epoch from the start: those listed with permission before a crash."""
         if self._lists is None:
             self._lists = set(filter(is_refused, self._store.list(REFUSED)))
         if refused_name(commit.sink, commit.epoch) not in self._lists:
@@ -93,7 +93,7 @@ class RefusedOutput:
         try:
             refused = read_refused(self._store, commit.sink, commit.epoch)
         except StoreDamagedError:
-            if self._folder(sink, commit):  # the rows that were left out are no longer known
+            if self._folder(sink, commit):  # the left-out rows are no longer known
                 raise
             refused = None
         if refused is not None and refused.folder and refused.job_id == commit.job:
@@ -105,8 +105,8 @@ class RefusedOutput:
 
     def _left_out_by_another(self, sink: Sink, commit: CommitId) -> RefusedList | None:
         """The rows that another driver left out of the first epoch that this one publishes. That driver may have listed
-        rows, published without them and ended after this one read the list; then nothing is published here, and no
-        other driver writes the rows."""
+        rows, published without them and ended after this one read the list. Then this driver publishes nothing, but
+        must still write the rows to the folder."""
         if not sink.reports_refused_rows:
             return None
         refused = read_refused(self._store, commit.sink, commit.epoch)
@@ -117,7 +117,7 @@ class RefusedOutput:
     def _listed_now(
         self, sink: Sink, commit: CommitId, operator: str, before: RefusedList | None, error: RefusedRowsError
     ) -> RefusedList:
-        """List the rows that are refused now. Raises RefusedRowsError for the user if they may not be set aside."""
+        """List the newly refused rows. Raises RefusedRowsError for the user if they may not be set aside."""
         folder = self._folder(sink, commit, before)
         listed = () if before is None else before.rows
         room = _SHOWN_MAX - len(listed)
@@ -142,8 +142,8 @@ class RefusedOutput:
 
     def _too_many(self, commit: CommitId, listed: RefusedList | None, error: RefusedRowsError) -> ConnectorError:
         """The error of an epoch with more refused rows than may be set aside. The listed rows are published once the
-        target is repaired, unless the sink has already continued after them: then it counts its place in the epoch
-        without them."""
+        target is repaired, unless the sink has already continued past them: then its position in the epoch excludes
+        them."""
         message = f"{error.message}. More than {_ROWS_MAX} rows of epoch {commit.epoch} are refused"
         if error.continues_after:
             return ConnectorError(
@@ -155,7 +155,7 @@ class RefusedOutput:
         return ConnectorError(f"{message}: none of them is set aside. Repair the target")
 
     def _folder(self, sink: Sink, commit: CommitId, listed: RefusedList | None = None) -> str:
-        """Where refused rows of this epoch may be written; "": they may not be set aside. A permission granted now
+        """The folder for refused rows of this epoch; "": they may not be set aside. A permission granted now
         takes precedence over the one in the list, whose folder may no longer exist."""
         allowed = allowed_folder(self._store, commit.job, commit.sink, commit.epoch)
         return allowed or sink.dead_letters or ("" if listed is None else listed.folder)

@@ -1,7 +1,7 @@
 """A sweeper's index of the epochs that a store retains: when each was committed, and which files they name.
 
 There may be many retained epochs with large manifests. Each manifest is read once, and only its difference from the
-previous one is stored: the files that it adds, and the files that it no longer names. Each file counts the *runs* of
+previous one is stored: the added files, and the files that it no longer names. Each file counts the *runs* of
 consecutive epochs that name it, not the epochs, so removing an epoch costs only the difference between its neighbours.
 """
 
@@ -82,8 +82,8 @@ class NamedFiles:
 
 @dataclass(frozen=True)
 class RetainedHistory:
-    """The retained epochs, for sources and archives. `positions`: the positions of the splits of some sources in each
-    epoch; `manifests` reads the manifests one after the other, the newest first."""
+    """The retained epochs, for sources and archives. `positions`: in each epoch, the split positions of some sources;
+    `manifests` reads the manifests one after the other, the newest first."""
 
     newest: int
     positions: Mapping[str, list[dict[str, Any]]]
@@ -105,15 +105,15 @@ class RetainedEpochs:
         self._positions: dict[int, dict[str, dict[str, Any]]] = {}
 
     def refresh(self, noted: Mapping[int, Manifest]) -> bool:
-        """Compare the index with the store; `noted` manifests need not be read. Whether an epoch was removed without
-        `remove`."""
+        """Compare the index with the store; `noted` manifests need not be read. Returns whether an epoch was removed
+        other than by `remove`."""
         epochs = self._log.epochs()
         removed = set(self.created_ms).difference(epochs)
         self.remove(removed)
         newest_known, self.unreadable = max(self.created_ms, default=0), set()
         for epoch in epochs:
             manifest = None if epoch in self.created_ms else noted.get(epoch) or self._read(epoch)
-            if manifest is not None and epoch < newest_known:  # an epoch was put back, or can be read again
+            if manifest is not None and epoch < newest_known:  # an epoch was restored, or is readable again
                 self._clear()
                 return self.refresh(noted) or bool(removed)
             if manifest is not None:

@@ -2,14 +2,13 @@
 committed. Pure.
 
 A round is one run of the whole plan. The first reads the epoch's input; every further one starts where the previous one
-ended, with its states and event times, and its only input are the records that the loops returned
+ended, with its states and event times, and its only input is the records that the loops returned
 (`runtime/operators/loops.py`). Only the epoch's manifest names the files that the rounds wrote, so nothing is committed
-between two rounds: a crash loses all of them together, and a round in which Spark mixed attempts is run again by
-itself.
+between two rounds: a crash loses all of them together, and a round in which Spark mixed attempts is rerun alone.
 
-An epoch runs another round while records return, and one more to let event time pass the ones that did not, but no more
-than `rounds_max` in total. The rest is carried to the next epoch in the tail's state. Input that has ended ends the job
-only when all loops are empty and event time has reached its end in them.
+An epoch runs another round while records return, and one more in which event time advances past those that did not, but
+at most `rounds_max` in total. Remaining records are carried to the next epoch in the tail's state. After its input has
+ended, the job ends only when all loops are empty and their event time has reached its end.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ _Accounts: TypeAlias = Mapping[str, Mapping[int, SubtaskAccount]]
 
 
 def has_loops(plan: Plan) -> bool:
-    """Whether the program has loops at all."""
+    """Whether the program has loops."""
     return any(isinstance(node.operation, LoopHead) for node in plan.nodes())
 
 
@@ -56,17 +55,17 @@ def rounds_max(plan: Plan, configured: int) -> int:
 
 
 def wants_a_round(plan: Plan, outcome: EpochOutcome) -> bool:
-    """Whether another round would have anything to do after the rounds so far."""
+    """Whether another round has work to do after the rounds so far."""
     return _is_busy(plan, outcome.states)
 
 
 def loops_are_busy(plan: Plan, newest: Manifest | None) -> bool:
-    """Whether records that were carried over need an epoch, even without input."""
+    """Whether records carried over in loops need an epoch, even without input."""
     return _is_busy(plan, _accounts(newest))
 
 
 def records_in_loops(plan: Plan, newest: Manifest | None) -> int:
-    """How many records are in the loops when an epoch has ended."""
+    """The number of records in the loops after an epoch."""
     return sum(_in_loops(plan, _accounts(newest)))
 
 
@@ -86,7 +85,7 @@ def _is_busy(plan: Plan, accounts: _Accounts) -> bool:
 
 
 def next_round(spec: EpochSpec, outcome: EpochOutcome) -> EpochSpec:
-    """The spec that tasks receive of the round that follows `outcome`, the outcome of all rounds so far."""
+    """The spec, sent to tasks, of the round that follows `outcome`, the outcome of all rounds so far."""
     before = spec.watermarks
     watermarks = {
         # As in a manifest: event time never decreases; an idle operator's time is unchanged.

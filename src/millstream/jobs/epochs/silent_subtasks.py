@@ -1,11 +1,11 @@
 """Warns if event time is stalled because a subtask that makes watermarks in the middle of the stream has never had a
 record.
 
-The smallest watermark counts, and a subtask without records has none. So `assign_timestamps_and_watermarks` after a
-partitioning that leaves a subtask out holds back all downstream windows and timers, as in Flink, unless the strategy
-has an idle timeout. An exchange that distributes records evenly reaches each subtask within twice as many epochs as
-there are subtasks if every epoch has records, and within twelve times as many if every n-th has (n up to 12). A subtask
-that has waited longer will wait forever.
+The smallest watermark determines event time, and a subtask without records has no watermark. So
+`assign_timestamps_and_watermarks` after a partitioning that leaves a subtask out holds back all downstream windows and
+timers, as in Flink, unless the strategy has an idle timeout. An exchange that distributes records evenly reaches each
+subtask within twice as many epochs as there are subtasks if every epoch has records, and within twelve times as many if
+every n-th has (n up to 12). A subtask that has waited longer will wait forever.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _EPOCHS_PER_SUBTASK = 16
 
 
 class SilentSubtasks:
-    """Counts the epochs with records in which subtasks of an operator that makes watermarks have had none so far."""
+    """For operators that make watermarks, counts the epochs with records while some of their subtasks have had none."""
 
     def __init__(self) -> None:
         self._epochs: Counter[str] = Counter()

@@ -1,10 +1,9 @@
 """Detects stalled watermarks: which source event time waits for, since when, and the warning about it.
 
-The smallest watermark counts. So a source without watermarks, or one that has no records for a while, holds every
-downstream timer and window, as in Flink: nothing fails, and no results appear. `stalled_watermarks` detects such
-sources when the manifest of an epoch is made. They are counted only while an operator holds something for a later event
-time, only in epochs with input, and never if the input of the job will end: its end releases everything that waits.
-Pure.
+The smallest watermark determines event time. So a source without watermarks, or without records for a while, holds back
+every downstream timer and window, as in Flink: nothing fails, and no results appear. `stalled_watermarks` detects such
+sources when the manifest of an epoch is made. Epochs count only if they have input and some operator waits for a later
+event time, and never if the input of the job is bounded: its end releases everything that waits. Pure.
 
 `StallReport` warns once per source, and reports when time advances again. Subtasks without a watermark where others
 have one are reported by `silent_subtasks`.
@@ -103,7 +102,7 @@ def _holders(
     outcome: EpochOutcome,
     last: Mapping[str, StalledWatermark],
 ) -> list[Node]:
-    """The nodes that make the watermarks that some operator waits for, each once."""
+    """The distinct nodes that make the watermarks that some operator waits for."""
     holders: dict[int, Node] = {}
     for node in nodes.values():
         account = accounts.get(node.uid or "", OperatorAccount())
@@ -117,7 +116,7 @@ def _holders(
 
 
 def _waits(node: Node, account: OperatorAccount, tables: frozenset[str] = _WAITING_TABLES) -> bool:
-    """Whether an operator holds something that a later event time would emit."""
+    """Whether an operator holds timers or rows that a later event time would fire or emit."""
     if not getattr(node.operation, "is_event_time", True):
         return False
     waiting = {*tables, RANKED_ROWS} if isinstance(node.operation, RankWindows) else tables
@@ -176,7 +175,8 @@ def _sources_of(plan: Plan, nodes: Mapping[int, Node], node: Node) -> Iterator[N
 def _behind(
     node: Node, account: OperatorAccount, positions: Mapping[str, SplitPosition], outcome: EpochOutcome
 ) -> tuple[tuple[str, ...], bool]:
-    """Some of the splits that have not passed the node's event time, and whether they, or the node, had records."""
+    """Some of the splits that have not passed the node's event time, and whether these splits or the node had
+    records."""
     uid = node.uid or ""
     if not isinstance(node.operation, Read):
         return (), bool(outcome.operators.get(uid, {}).get("in"))
@@ -262,7 +262,7 @@ _REASONS: dict[StallReason, tuple[str, str]] = {
 
 
 def _named(node: Node, plan: Plan) -> str:
-    """The operator; with its upstream sources, if it is not a source itself."""
+    """The operator's name, with its upstream sources if it is not a source itself."""
     nodes = {each.id: each for each in plan.nodes()}
     sources = list(dict.fromkeys(source.name for source in _sources_of(plan, nodes, node)))
     if isinstance(node.operation, Read) or not sources:

@@ -1,7 +1,7 @@
 """Removes from a store the files that no epoch needs any more: old manifests, published output, attempts that lost.
 
-`checkpoint.retention` decides what is removed; the sweeper performs it periodically, so a job that runs for months at
-ten epochs a second has a store of constant size. Sweeping never fails a job: failed removals are tried again.
+`checkpoint.retention` decides what is removed; the sweeper does so periodically, so the store of a job that runs for
+months at ten epochs a second does not grow. Sweeping never fails a job: failed removals are tried again.
 
 A pass has two parts, in this order:
 
@@ -11,7 +11,7 @@ A pass has two parts, in this order:
    Savepoints, forks and readers run concurrently, in other processes, and so may other sweepers.
 
 A file that cannot be read is logged once, and costs only space: a damaged manifest is removed when it is as old as
-others that are removed. Until then every file that it might name stays, which are all files not newer than it.
+others that are removed. Until then every file that it might name stays, i.e. all files that are not newer than it.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _RUNS_REMEMBERED = 16
 
 
 class Sweeper:
-    """Sweeps one job's store, a bounded pass at a time. `every_epochs`: how often, while the job runs; sooner if epochs
+    """Sweeps one job's store in bounded passes. `every_epochs`: how often, while the job runs; sooner if epochs
     write much. `releases` are called with the retained epochs, so that sources and archives can remove stored data that
     none of these needs; `sources` are the sources whose positions they need.
 
@@ -89,7 +89,7 @@ class Sweeper:
         self._noted_manifests.append(manifest)
 
     def is_due(self, manifest: Manifest) -> bool:
-        """Whether it is time to sweep, when `manifest` is committed."""
+        """Whether a pass is due after the commit of `manifest`."""
         self._new_bytes += (statistics_of(manifest) or {}).get("new_bytes", 0)
         if manifest.epoch % self._every_epochs and self._new_bytes < _EVERY_BYTES:
             return False
@@ -107,7 +107,7 @@ class Sweeper:
         return bool(self._lost_runs)
 
     def sweep(self, newest: Manifest | None) -> bool:
-        """Remove what is no longer needed, as of `newest`; whether another pass has more to remove."""
+        """Remove what is no longer needed as of `newest`; returns whether another pass has more to remove."""
         try:
             return self.sweep_once(newest)
         except Exception as error:
@@ -116,7 +116,7 @@ class Sweeper:
 
     def sweep_once(self, newest: Manifest | None, is_idle: Callable[[], bool] = lambda: False) -> bool:
         """Like `sweep`, but raises errors. `is_idle` returns whether no process runs the job; it is called after files
-        are listed. If so, files of epochs that were never committed are removed as well."""
+        are listed. If no process does, files of epochs that were never committed are removed as well."""
         last, published = (0, 0) if newest is None else (newest.epoch, newest.published_through)
         specs = [(name, epoch_of_spec(name)) for name in self._store.list(SPECS)]
         self._store.delete_many([name for name, epoch in specs if epoch is not None and epoch < last])
@@ -131,7 +131,7 @@ class Sweeper:
         runs, has_more = self._leaving_runs(published)
         removed = remove_runs(self._store, runs, self._held_epochs)
         files = self._retained.remove(removed)
-        self._refresh()  # a job that returns to an older epoch may have made it its newest in the meantime
+        self._refresh()  # a job that went back to an older epoch may have made it its newest in the meantime
         is_all = self._remove_files(files, last, published) and is_all
         if not self._retained.unreadable:  # the needs of an unreadable epoch are unknown
             history = self._retained.history()
@@ -142,7 +142,7 @@ class Sweeper:
     def clear(self) -> None:
         """Remove everything but what pins and leases hold: the job is over, and will not be continued."""
         published = self._published()
-        # First, so that a start in between does not count the same epochs of the same job again.
+        # First, so that a concurrent start does not reuse epoch numbers of the same job.
         renew(self._store, secrets.token_hex(16))
         restore_set_aside(self._store, self._warn_once)
         settle_removals(self._store)
@@ -153,7 +153,8 @@ class Sweeper:
         self._keep_receipt(published)
         self._store.delete_many([name for name in self._listed() if name not in self._retained.files])
         if not self._epochs():
-            # Stored input belongs to positions. Without any, a new start must not see that some was read and removed.
+            # Stored input belongs to positions, and these are removed: a new start must not depend on input that was
+            # read before.
             self._store.delete_many(self._store.list(INPUT))
 
     def _published(self) -> int:
@@ -198,8 +199,7 @@ class Sweeper:
         return is_all
 
     def _remove_files(self, names: Iterable[str], newest: int, published: int) -> bool:
-        """Remove those of these files that no manifest names, as far as they may be removed now; whether these are all
-        of them."""
+        """Remove those of `files` that no manifest names and that may be removed now; returns whether none remain."""
         names = (name for name in names if name not in self._retained.files)
         leaving = files_to_delete(names, (), newest=newest, published_through=published)
         # A damaged manifest may name any file except those written later. Its own epochs, if several that ran ahead
@@ -228,8 +228,7 @@ class Sweeper:
         return sorted({*self._retained.created_ms, *self._retained.unreadable})
 
     def _leaving_runs(self, published_through: int) -> tuple[list[list[int]], bool]:
-        """The epochs whose manifests are to be removed, the oldest first, as many as one pass may remove; whether there
-        are more."""
+        """The epochs to remove, oldest first, as many as one pass may remove; and whether there are more."""
         epochs, unreadable = self._epochs(), self._retained.unreadable
         held = self._held_epochs(epochs)
         staying = retained_epochs(
@@ -258,9 +257,9 @@ class Sweeper:
 class BackgroundSweeper:
     """Sweeps on a thread of its own: no epoch and no publishing ever waits for it.
 
-    One pass at a time. A request during a pass is served by one more pass after it, as of the newest requested epoch. A
-    pass is bounded; the next one continues at once, unless the job ends. The end waits for the running pass and the
-    requested one, and begins no other.
+    One pass at a time. A request during a pass causes one more pass after it, as of the newest requested epoch. A pass
+    is bounded; the next one follows immediately, unless the job ends. The end waits for the running and the requested
+    pass, and starts no other.
     """
 
     def __init__(self, sweeper: Sweeper) -> None:
@@ -279,7 +278,7 @@ class BackgroundSweeper:
             self.sweep(newest)
 
     def sweep(self, newest: Manifest | None) -> None:
-        """Remove, soon, what is no longer needed as of `newest`."""
+        """Request a pass that removes what is no longer needed as of `newest`."""
         with self._lock:
             if self._closing.is_set() or (newest is None and not self._sweeper.has_lost_runs):
                 return

@@ -1,10 +1,9 @@
-"""Event time between epochs: what tasks receive of it, what the manifest stores, when it advances without input. Pure.
+"""Event time between epochs: how tasks receive it, how the manifest stores it, when it advances without input. Pure.
 
-While records arrive, watermarks advance in the tasks. Two events advance them without a record: an input that reaches
-its idle timeout, and a source that reaches its end, no longer hold the others back. `event_times_without_input`
-computes the event time of every operator after an epoch without input. If that is later than in the manifest, such an
-epoch is needed; afterwards it no longer is. So an idle job runs one epoch for each time that becomes due, and otherwise
-none.
+While records arrive, watermarks advance in the tasks. Two events advance them without a record: an input reaches its
+idle timeout, or a source its end; neither then holds the others back. `event_times_without_input` computes the event
+time of every operator after an epoch without input. If that is later than in the manifest, such an epoch is needed. So
+an idle job runs one epoch for each time that becomes due, and otherwise none.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ def _floor(
     if not planned.waiting[uid] and not planned.reads[uid] and uid not in planned.ended:
         # The source is exhausted for now, and more may arrive: its own watermark is unchanged.
         return _as_a_whole(account, planned).effective_watermark(timeout_ms, now_ms)
-    # A split that its group holds back is not idle: the planner chose not to read it.
+    # A split held back by its alignment group is not idle: the planner chose not to read it.
     watermarks = (
         one.time.effective_watermark(None if one.held else timeout_ms, now_ms) for one in planned.waiting[uid]
     )
@@ -85,8 +84,8 @@ def _as_a_whole(account: OperatorAccount, planned: InputPlan) -> EventTimeState:
 def subtask_times(
     strategies: Strategies, accounts: Accounts, planned: InputPlan
 ) -> dict[str, dict[int, SubtaskAccount]]:
-    """The stored accounts of subtasks, for operators that make watermarks in the middle of the stream. They read them
-    as `states`."""
+    """The stored accounts of subtasks, for operators that make watermarks in the middle of the stream and read them as
+    `states`."""
     return {
         uid: _awake_since(accounts[uid], planned)
         for uid in strategies
@@ -135,8 +134,8 @@ def with_splits(
     strategy: WatermarkStrategy | None,
     before: OperatorAccount,
 ) -> OperatorAccount:
-    """The account of a source with its times besides its splits' positions. `read`: what the tasks reported of them;
-    `before`: its last account."""
+    """The account of a source with its times in addition to its splits' positions. `read`: the tasks' reports on the
+    splits; `before`: its last account."""
     splits: dict[str, SplitAccount] = {}
     for range_ in planned.reads[uid]:
         name = range_.split.name
@@ -154,8 +153,7 @@ def with_splits(
 
 
 def uneven_times(outcome: EpochOutcome, uid: str, watermark: int) -> list[int]:
-    """The time from which each subtask of an operator continues, if not all continue from its watermark; otherwise
-    empty.
+    """The time from which each subtask of an operator continues; empty if all continue from its watermark.
 
     >>> uneven_times(EpochOutcome(event_times={"count": {0: 7, 1: 5}}), "count", 5)
     [7, 5]
@@ -202,7 +200,7 @@ def _emitted(
 def watermark_is_due(
     plan: Plan, planned: InputPlan, strategies: Strategies, newest: Manifest | None, now_ms: int
 ) -> bool:
-    """Whether an epoch is needed now, because it would advance event time although it has no input."""
+    """Whether an epoch is needed now because it would advance event time even without input."""
     if newest is None or planned.has_input:
         return False
     accounts = accounts_of(newest)

@@ -1,1 +1,1 @@
-"""From a program to a running job: store, log, driver, query server."""
+"""Turns a program into a running job: store, log, driver, query server."""

@@ -1,11 +1,11 @@
 """The ownership of archives: a small file in an archive's folder names the job that writes there.
 
-A job knows which files of a folder are its own: its state names them. Other readers of the folder do not: of the rows
-of two jobs, or of a job and its fork, they would read every key twice, or an older version of it. So an archive belongs
-to one job, as long as that job exists: a second job is rejected before it writes anything. When the first job no longer
+A job knows which files of a folder belong to it: its state names them. Other readers of the folder do not. If two jobs,
+or a job and its fork, wrote there, they would read every key twice, or an older version of it. So an archive belongs to
+one job as long as that job exists: a second job is rejected before it writes anything. When the first job no longer
 exists, because its table was dropped or recreated, the next may own the folder, and the files in it stay.
 
-The file is only ever created, or replaces one whose job no longer exists. No answer depends on it.
+The file is only created, or replaced if its job no longer exists. No query result depends on it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ OWNER = ".millstream-archive.json"
 
 @dataclass(frozen=True)
 class _Owner:
-    """The job whose table an archive is, and where its store is."""
+    """The job that owns an archive, and the address of its store."""
 
     job: str
     job_id: str
@@ -58,7 +58,7 @@ def claim_archives(plan: Plan, record: JobRecord, store_url: str) -> None:
         except StoreAwayError:
             raise
         except StoreError as error:
-            # The store's own message advises about the job's --store, which is another place.
+            # The store's own message gives advice on the job's --store, which is a different address.
             cause = error.__cause__
             reason = cause.strerror if isinstance(cause, OSError) and cause.strerror else error.message
             raise StoreError(
@@ -68,7 +68,7 @@ def claim_archives(plan: Plan, record: JobRecord, store_url: str) -> None:
 
 
 def release_archive(url: str, job_id: str) -> None:
-    """The job with this id writes nothing to the archive any more: the next job may own it."""
+    """Releases the archive of the job with this id, which no longer writes there: the next job may own it."""
     folder = with_patience(open_store(url))
     owner = _owner_of(folder)
     if owner is not None and owner.job_id == job_id:

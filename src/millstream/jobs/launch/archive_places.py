@@ -1,6 +1,6 @@
-"""Rejects archives of tables inside the job's own store, and two of them in one folder.
+"""Rejects table archives inside the job's own store, and two archives in one folder.
 
-A store is swept, copied, forked and deleted as a whole, by rules of its own. Files of an archive outlive it: `DROP` of
+A store is swept, copied, forked and deleted as a whole, by its own rules. Files of an archive outlive it: `DROP` of
 a table deletes its store, and leaves its archive. The rows of two tables in one folder could not be distinguished.
 """
 

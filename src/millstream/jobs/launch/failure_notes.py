@@ -3,7 +3,7 @@
 Several components handle a failure: the epoch that failed, the restart strategy, the driver that ends. Only the first
 of them logs it. A failure that repeats, epoch after epoch or try after try, is logged as one line with its count; its
 traceback is above. A failure in the user's own code is shown as the user sees it, with record, operator and line; any
-other with all frames, Java's included.
+other with all frames, including Java's.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class FailureNotes:
         self._last: tuple[BaseException, ...] = ()
 
     def note(self, what: str, error: BaseException, *same: BaseException) -> None:
-        """Log a failure of `what`. `same`: the failure as other exceptions, such as the one that the job raises for
-        it."""
+        """Log a failure of `what`. `same`: other exceptions for the same failure, such as the one that the job
+        raises."""
         self._last = (error, *same)
         key = (type(error).__name__, _words_of(error))
         if key not in self._times and len(self._times) >= _KINDS_MAX:

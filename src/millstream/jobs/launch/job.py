@@ -1,4 +1,4 @@
-"""A job that was launched: a driver on a thread of its own, and the handle to it.
+"""A launched job: a driver on its own thread, and the handle to it.
 
     CREATED ──► RUNNING ──► FINISHED
                  │  ▲ │ ├──► CANCELED
@@ -6,7 +6,8 @@
                RESTARTING └──► FAILED
 
 `commands_of` lists the commands that other processes may send to it (`jobs/control/requests.py`). A command returns
-when it is done: a job that was requested to stop has stopped. An exception is a negative answer, and the job continues.
+when it is done: after a stop request, once the job has stopped. An exception is a negative answer, and the job
+continues.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ _ENDS = {
 class Job:
     """A running or ended job. Satisfies `common.job_client.JobControl`.
 
-    `on_end` is called last with the end of the job: its status, its error, and how many ms it took. Many attributes:
+    `on_end` is called last, with the job's final status, its error, and its duration in ms. Many attributes:
     the arguments, and the results.
     """
 
@@ -87,7 +88,7 @@ class Job:
         self._at_end.append(call)
 
     def start(self) -> Job:
-        """Begin to run. A job that cannot begin has ended: it holds neither its lease nor its log."""
+        """Begin to run. If the job cannot begin, it has ended, and its lease and log are released."""
         try:
             for call in self._at_start:
                 call()
@@ -126,7 +127,7 @@ class Job:
         self._change(status)
 
     def status(self) -> JobStatus:
-        """The state of the job in its life."""
+        """The job's status."""
         status = self.board.now.status
         return JobStatus.RESTARTING if status == "RESTARTING" else self._status
 
@@ -140,13 +141,13 @@ class Job:
         self._request(e.StopRequested(drain))
 
     def savepoint(self, directory: str | None = None, name: str | None = None) -> str:
-        """Save the newest epoch, including everything acknowledged now, once it is published; returns the path to start
-        from. Runs concurrently with the job."""
+        """Save the newest epoch, including everything acknowledged by now, once it is published; returns the path to
+        start from. Runs concurrently with the job."""
         return self._savepoints.save(self.published, directory, name)
 
     def published(self) -> int:
         """The newest epoch, once it is published. Waits for epochs that run ahead of commits: it includes what their
-        tasks have acknowledged by now, unless the job fails or ends first, and they are discarded."""
+        tasks have acknowledged by now, unless the job fails or ends first, which discards them."""
         acknowledged = self.board.now.acknowledged
         while self.board.now.ahead and self.board.now.epoch < acknowledged and not self.wait(0.01):
             self.check_publishing(_WAITS)
@@ -188,8 +189,8 @@ class Job:
         self._driver.add_done_callback(hand_over)
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait for the end; whether it was reached."""
-        if self._thread.ident is not None or self._error is None:  # otherwise it never began
+        """Wait for the end; returns whether it was reached."""
+        if self._thread.ident is not None or self._error is None:  # otherwise the job never began
             self._thread.join(None if timeout_s is None else waiting_s(timeout_s))
         return not self._thread.is_alive()
 
@@ -247,7 +248,7 @@ def commands_of(job: Job) -> Mapping[str, Command]:
 
 
 def _end_text(job: Job) -> str:
-    """The end of a job that was requested to end, as text."""
+    """Describes the end of a job that was requested to end."""
     now, status = job.board.now, job.status()
     if status is JobStatus.FAILED:
         raise JobFailedError(f"'{now.job_name}' failed instead: {now.last_error}")

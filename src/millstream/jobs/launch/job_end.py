@@ -1,4 +1,4 @@
-"""Ends a job: its log records how, its store records how, and its lease is released, in this order.
+"""Ends a job: records how it ended in its log, then in its store, and then releases its lease.
 
 A log outside of the store is copied into it, so that `millstream logs` shows it anywhere. A driver that lost the job to
 another one records nothing in the store: the job continues there.

@@ -4,11 +4,11 @@ Everything that is logged while the job runs is written there, in full: Millstre
 and the JVM's own messages about a failure, which would only clutter the screen. A failure is logged once, at ERROR,
 with its traceback (`failure_notes.py`); the last line states how the job ended. A job whose store is not local logs to
 a temporary file of its own (`storage/temporary_logs.py`), which is copied into the store when the job ends. The log of
-a job in memory that never failed is removed at its end, as is everything else of it: tests run such jobs by the
+a job in memory that never failed is removed at its end, like everything else of that job: tests run such jobs by the
 thousand.
 
 Attaching a handler must not change the user's output. Python prints warnings of programs that never set up logging; it
-stops doing so as soon as any handler exists. So if there was none, we print them instead, one line each.
+stops doing so as soon as any handler exists. So if no handler existed, we print warnings instead, one line each.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from millstream.storage.temporary_logs import fresh_log
 __all__ = ["JobLog", "attach_log"]
 
 _FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
-# A failing job logs these, and raises them as well; a failure that a restart survives is logged as a warning.
+# A failing job logs these and also raises them; a failure followed by a restart is logged as a warning.
 _RAISED_ANYWAY = "millstream.jobs"
 _MACHINERY = ("py4j", "pyspark")
 _PROGRESS_INTERVAL_S = 10
 
 
 class JobLog:
-    """An attached log. `path` is the file; the progress of `board` is noted there periodically. `is_fleeting`: it is
-    removed when the job ends without ever having failed."""
+    """An attached log. `path` is the file; the progress of `board` is noted there periodically. `is_fleeting`: the log
+    is removed when the job ends without ever having failed."""
 
     def __init__(self, path: Path, board: ProgressBoard | None = None, *, is_fleeting: bool = False) -> None:
         self.path = path
@@ -113,7 +113,7 @@ def attach_log(store: Store, run: str, board: ProgressBoard | None = None) -> Jo
     if path is None:
         path = fresh_log(run)
     else:
-        store.put(log_name(run), b"")  # so that it has the permissions of the store's other files
+        store.put(log_name(run), b"")  # so that the log has the permissions of the store's other files
     log = JobLog(path, board, is_fleeting=isinstance(store, MemoryStore))
     whose = "" if board is None else f" of job '{board.now.job_name}' ({board.now.job_id})"
     log.write(f"run {run}{whose}, store {store.url}")
@@ -127,10 +127,11 @@ def _progress_text(progress: JobProgress) -> str:
 
 
 class _LogFile(logging.FileHandler):
-    """A file that stays closed. Python's own handler reopens it for a record that another thread is just passing to it.
+    """A log file that stays closed once closed. Python's own handler would reopen it for a record that another thread
+    is just passing to it.
 
-    Lines that the disk refuses are lost: the file records how many, once it can be written again, and the screen shows
-    it once.
+    Lines that cannot be written to disk are lost. The file records their number once it can be written again, and the
+    screen reports the loss once.
     """
 
     def __init__(self, path: Path) -> None:

@@ -1,8 +1,8 @@
-"""The query server that a job runs itself: it answers from the job's start until its end, through restarts.
+"""The query server that a job runs itself. It answers from the job's start until its end, across restarts.
 
-In order: the configuration is checked and the ports are opened, before anything of the job is touched. The server
-starts just before the job does; like any other query server it answers from the store, by committed epochs, so until
-the first commit it answers that there is none yet. It ends with the job, after the requests in progress.
+The configuration is checked and the ports are opened before anything of the job is touched. The server starts just
+before the job does. Like any other query server it answers from the committed epochs in the store, so until the first
+commit it answers that no epoch exists yet. It ends with the job, after the requests in progress.
 
 The server never affects the job. If it cannot start, or fails, that is logged, and the job runs without it.
 """
@@ -69,7 +69,7 @@ def server_request(configuration: Mapping[str, str]) -> ServerRequest | None:
 
 
 class JobQueryServer:
-    """The server of a job, its ports open. Close it, or attach it to the job, which then starts and ends it."""
+    """The server of a job, with open ports. Close it, or attach it to the job, which then starts and ends it."""
 
     def __init__(self, settings: ServerSettings, ports: Ports, clock: Clock, *, allow_undeclared: bool) -> None:
         self._settings, self._ports, self._clock = settings, ports, clock

@@ -58,10 +58,10 @@ T = TypeVar("T")
 
 @dataclass
 class Launch:
-    """The launch of a job. Tests provide their own clock, runner and store; everybody else uses `launch`.
+    """The launch of a job. Tests provide their own clock, runner and store; all other code uses `launch`.
 
     `before_spark` is called after all other checks, when Spark's JVM is about to be started. `is_leased` False: a
-    second driver is not rejected, and races with the first one for a manifest.
+    second driver is not rejected, but races with the first one to create a manifest.
     """
 
     clock: Clock
@@ -113,7 +113,7 @@ class Launch:
         return job, log
 
     def _prepared_in(self, leased: LeasedStore, graph: Graph, plan: Plan, settings: JobSettings) -> tuple[Job, JobLog]:
-        """The job, once no other driver can start in its store."""
+        """The job, prepared after its lease keeps other drivers from starting in its store."""
         sources, sinks = ends_of(plan)
         plain_store, batch = leased.plain, is_batch(settings, sources)
         for_driver = driver_settings(
@@ -135,7 +135,8 @@ class Launch:
             job_name=record.job,
             job_id=record.job_id,
             run=new_run(),
-            # Patience below and layers above: a source requests from its store the files that the job began with.
+            # The layers are on top of the patient store: a source also reads, through its store, files of the snapshot
+            # that the job began with.
             store=leased.patient(bases),
             parameters=dict(settings.job_parameters),
             batch_records_max=options.read(options.BATCH_MAX_RECORDS, settings.configuration),
@@ -206,7 +207,7 @@ class Launch:
 
 
 def _at(site: str, open_it: Callable[[], T]) -> T:
-    """The result of `open_it`; an error of ours without a line of the program gets this one."""
+    """Calls `open_it`; an error of ours without a program line gets this one."""
     try:
         return open_it()
     except MillstreamError as error:
@@ -306,7 +307,7 @@ def is_batch(settings: JobSettings, sources: tuple[PlannedSource, ...]) -> bool:
 
 
 def new_folder(job_name: str) -> str:
-    """A new store of its own, for a job without a configured store."""
+    """A new store for a job without a configured one."""
     slug = re.sub(r"[^a-z0-9]+", "-", job_name.lower()).strip("-")[:40] or "job"
     stamp = time.strftime("%Y%m%d-%H%M%S")
     return str(Path(DEFAULT_ROOT, f"{slug}-{stamp}-{secrets.token_hex(2)}"))

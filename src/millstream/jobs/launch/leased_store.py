@@ -1,9 +1,8 @@
 """The store of a job that is about to start: checked, and leased to this driver before anything of the job is touched.
 
-A store in which another driver works is rejected here (`checkpoint/driver_lease.py`). A driver takes a job over by a
-manifest, like every change of a job: it commits one that repeats the newest. So the other driver fails at its next
-commit, and never the one that was to take over. The other may commit once more just before; that epoch is then the
-newest.
+A store in which another driver works is rejected here (`checkpoint/driver_lease.py`). Like every change of a job, a
+takeover is a manifest: the new driver commits one that repeats the newest. So the old driver fails at its next commit,
+and never the new one. The old one may commit once more just before; that epoch is then the newest.
 """
 
 from __future__ import annotations
@@ -60,14 +59,15 @@ class LeasedStore:
 def leased_store(
     store: Store, job: str, configuration: Mapping[str, str], now_ms: Callable[[], int], *, is_leased: bool = True
 ) -> LeasedStore:
-    """Check the store, and take its lease for a driver of `job`. `is_leased` False: take none, and reject no one."""
+    """Check the store, and take its lease for a driver of `job`. `is_leased` False: take no lease, and reject no other
+    driver."""
     if options.read(options.STORE_PRIVATE, configuration):
         make_private(store)
     patience_s = options.read(options.STORE_PATIENCE, configuration) / 1000
     patient_store = with_patience(store, patience_s)
     check_room(store, patient_store, job, configuration, now_ms)
     if read_job_record(patient_store) is not None:
-        claim(patient_store, job, job_id="", now_ms=0)  # nothing is written to another job's store, not even a lease
+        claim(patient_store, job, job_id="", now_ms=0)  # never write to another job's store, not even a lease
     if not is_leased:
         return LeasedStore(store, patience_s, unwritten_lease(store, job))
     takes_over = options.read(options.TAKE_OVER, configuration)

@@ -26,7 +26,7 @@ _LOG = logging.getLogger(__name__)
 def check_room(
     store: Store, patient_store: Store, job: str, configuration: Mapping[str, str], now_ms: Callable[[], int]
 ) -> None:
-    """Check that the store can be written; `patient_store` is the same store, and waits while it is unreachable."""
+    """Check that the store is writable; `patient_store` is the same store, but waits while it is unreachable."""
     try:
         store.check_writable()
     except StoreAwayError as error:

@@ -4,18 +4,19 @@ committed one.
 In order:
 
 1. find the epoch and the previous one, and lease both: the job may continue in the meantime;
-2. compile the program as the epoch ran it, at its parallelism, and extract the operator's upstream and downstream;
+2. compile the program as the epoch ran it, at its parallelism, and extract the operator with its upstream and
+   downstream;
 3. compute what was read (`replayed_input`), and have the sources read it again, or use the recorded input;
 4. run it, with the epoch's number, processing time and states, on top of the job's files (`storage.layered_stores`);
 5. compare (`replay_comparison`).
 
-Invariant: a replay changes nothing. State is written to memory, no manifest is committed, nothing is published, and a
-sink that would write anywhere but into the job's store is not run at all: its input is counted. (Like every reader, a
-replay leases the files it reads.) User functions do run, in the calling thread, so a breakpoint in them works.
+Invariant: a replay changes nothing. State is written to memory, no manifest is committed, and nothing is published. A
+sink that would write outside the job's store is not run: its input is only counted. (Like every reader, a replay leases
+the files it reads.) User functions do run, in the calling thread, so a breakpoint in them works.
 
 A function that returns the same results for the same input and state reproduces the committed ones. A difference means
-that it does not: it uses a clock, a random number or a service, depends on the order of records from different senders,
-or it is not the code that ran then.
+that the function uses a clock, a random number or a service, depends on the order of records from different senders, or
+is not the code that ran originally.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ class Replay:
         return "\n".join([*lines, *(f"  {difference.text()}" for difference in self.differences)])
 
     def _compared_text(self) -> str:
-        """All operators have counts; only the other comparisons are listed."""
+        """The comparisons besides counts, which all operators have."""
         rest = [what for what in self.compared if not what.startswith(COUNTS)]
         counted = len(self.compared) - len(rest)
         return ", ".join([f"records and event time of {counted} operator{'s' if counted != 1 else ''}", *rest])
@@ -109,7 +110,7 @@ class Replay:
 
 @dataclass(frozen=True)
 class PastEpoch:
-    """An epoch to be replayed, and the one it followed (None: it was the first). Both are leased until closed."""
+    """An epoch to be replayed, and the one it followed (None for the first). Both are leased until closed."""
 
     name: str
     committed: state_reader.Snapshot
@@ -144,8 +145,8 @@ def replay(
     """Run the part of `operator` (its uid, or its name) in a committed epoch (`STORE@EPOCH`) again and compare.
 
     `graph` and `settings` are those of the job's program. Downstream operators run too, so that their output is
-    compared where the job stored any of it; `downstream=False` ends with the operator. Raises JobFailedError when user
-    code fails; the cause of its cause is the user's exception.
+    compared where the job stored it; `downstream=False` stops after the operator. Raises JobFailedError when user code
+    fails; its `__cause__.__cause__` is the user's exception.
     """
     past = past_epoch(snapshot)
     memory = MemoryStore(f"replay-{secrets.token_hex(8)}")
@@ -311,7 +312,7 @@ def _processing_time(manifest: Manifest, notes: list[str]) -> int:
 
 
 def _rounds(plan: Plan, manifest: Manifest, configuration: Mapping[str, str]) -> int:
-    """How many rounds the epoch took, at most."""
+    """An upper bound on the epoch's rounds."""
     statistics = statistics_of(manifest)
     configured = rounds_max(plan, options.read(options.LOOP_ROUNDS_MAX, configuration))
     return configured if statistics is None else int(statistics.get("rounds") or configured)
@@ -334,7 +335,7 @@ def _run(plan: Plan, spec: EpochSpec, facts: JobFacts, rounds: int) -> EpochOutc
     deployment = Deployment(plan, (), {}, facts, runner)
     deployment.send()
     outcome = _reporting(spec.epoch, lambda: run_epoch(deployment, spec, rounds_max=rounds))
-    runner.close()  # not after a failure: a debugger needs the function in that state
+    runner.close()  # not after a failure: a debugger needs the function's state
     return outcome
 
 

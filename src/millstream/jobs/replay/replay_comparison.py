@@ -4,9 +4,8 @@ Everything that a manifest stores of an operator can be compared: the number of 
 time at the end, the live rows of its states, how far a source was read, and the output that a sink has staged in the
 job's store. Files may differ: two runs may cut and merge their segments differently, as long as the rows are the same.
 
-Pickled values are unpickled, which the tasks of the replay did as well, and are compared as Python values: equal sets
-need not have equal pickles. Records of a sink are compared without regard to their order, because records of different
-senders have none.
+Pickled values are unpickled, as in the replay's own tasks, and compared as Python values: equal sets need not have
+equal pickles. Records of a sink are compared regardless of order, because records of different senders are unordered.
 """
 
 from __future__ import annotations
@@ -83,7 +82,7 @@ class Comparison:
     notes: list[str] = field(default_factory=list)
 
     def add(self, differences: Iterable[Difference]) -> None:
-        """Count these differences, and store the first ones."""
+        """Count these differences, and retain the first ones."""
         for difference in differences:
             self.count += 1
             if len(self.differences) < self.listed_max:
@@ -117,7 +116,7 @@ def compare_operator(
     replayed: Snapshot,
     outcome: EpochOutcome,
 ) -> None:
-    """Compare everything that is stored of one operator."""
+    """Compare everything that manifests store about one operator."""
     uid, name = node.uid or "", node.name
     counts = _counts(parent, committed.manifest, uid)
     if counts is not None:
@@ -151,7 +150,7 @@ def _is_replacement(node: Node) -> bool:
 
 
 def _of_splits(node: Node, committed: Manifest, outcome: EpochOutcome) -> Iterator[Difference]:
-    """How far the splits of a source were read, and the event time they reached."""
+    """The positions of a source's splits, and the event time they reached."""
     uid = node.uid or ""
     for split, read in sorted(outcome.sources.get(uid, {}).items()):
         was = committed.sources[uid][split]
@@ -183,7 +182,7 @@ def _of_state(node: Node, state: str, committed: Snapshot, replayed: Snapshot) -
             continue
         place = {name: value for name, value in row.items() if not name.startswith(_SIDES)}
         if not any(name.startswith(_SIDES) for name in row):
-            values = dict.fromkeys(_SIDES, "there")  # a timer has no value: it exists or not
+            values = dict.fromkeys(_SIDES, "there")  # a timer has no value: it either exists or not
         yield Difference(
             uid,
             node.name,
@@ -204,7 +203,7 @@ def _is_same(left: Any, right: Any) -> bool:
     try:
         return bool(left == right) or (left != left and right != right)
     except Exception:
-        return False  # values that cannot be compared (an array has no single answer) differ in their bytes
+        return False  # values without a boolean comparison, such as arrays, are compared by their bytes
 
 
 # --- output -----------------------------------------------------------------------------------------------------

@@ -4,15 +4,16 @@ querying the sources.
 The plan of an epoch is never stored (`input_plan`): its input is the difference of the positions of two manifests. The
 later manifest holds the subtask of each split that has not ended; for ended splits the assignment is computed again,
 from the earlier manifest, by the function that computed it then (a recorded source knows it). The later manifest also
-holds the times of splits that were not read, except for the source's knowledge of their times (`reading_order`), which
-is queried again.
+holds the times of splits that were not read, except for times that the source knew in advance (`reading_order`), which
+are queried again.
 
-No manifest holds the start of the driver's run. It affects idle inputs only: an input is not idle for the time the job
-was down. If the epoch was run by another driver than the previous one, no input counts as idle.
+No manifest holds the start of the driver's run. It affects idle inputs only: the time the job was down does not count
+as idle. If the epoch was run by another driver than the previous one, no input counts as idle.
 
-A manifest names the operators of its program by uid, with their parallelism. A job may have been rescaled since, or be
-started at another parallelism now: the program is compiled at the parallelism that matches. An operator that was
-changed, inserted or removed upstream of the replayed one would change its input; a changed program is rejected.
+A manifest lists the operators of its program by uid, with their parallelism. The job may have been rescaled since, or
+the program may now be started at another parallelism, so the program is compiled at the parallelism that matches. An
+operator that was changed, inserted or removed upstream of the replayed one would change its input; a changed program is
+rejected.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def _of_source(
     was: Mapping[str, SplitPosition] = {} if parent is None else parent.sources.get(planned.uid, {})
     now = epoch.sources.get(planned.uid, {})
     splits_before, stored = _splits_of(parent, planned.uid), _splits_of(epoch, planned.uid)
-    # A split with a position and no time was not read: only its beginning is known.
+    # A split with a position but no time was not read: only its beginning is known.
     read = [
         name for name, at in now.items() if (was[name].offset != at.offset if name in was else at.watermark is not None)
     ]
@@ -103,7 +104,7 @@ def _of_source(
         name: watermark_from(_watermark(was.get(name)), known.get(name) if account.by_time else None)
         for name in in_order
     }
-    # The epoch was not planned as the last one, and reached the end of its input all the same.
+    # The epoch reached the end of its input although it was not planned as the last one.
     is_last = account.event_time == MAX_WATERMARK and epoch.status != "DRAINED"
     ranges = tuple(
         ReadRange(splits[name], starts[name], now[name].offset, subtasks[name], stood[name], is_last=is_last)
@@ -126,7 +127,7 @@ def _watermark(position: SplitPosition | None) -> int:
 
 @dataclass(frozen=True)
 class ReplayedPart:
-    """The part to run: `compared` are the operator and its downstream, `stubs` the sinks that are replaced."""
+    """The part to run: `compared` is the operator and its downstream, `stubs` the replaced sinks."""
 
     plan: Plan
     compared: tuple[Node, ...]

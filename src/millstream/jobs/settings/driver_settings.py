@@ -1,14 +1,14 @@
-"""The driver's settings, read from a job's settings: the one place where options become decisions.
+"""The driver's settings, read from a job's settings: the only module that interprets options.
 
     JobSettings (set by the program) ── driver_settings() ──► DriverSettings (used by the driver)
 
-Checkpoints, restarts, retention and rescaling have a function each below, which reads Flink's options and ours, ours
-before Flink's if both are set, and rejects invalid values. Three things differ from a Flink user's expectation:
+Checkpoints, restarts, retention and rescaling have a function each below. It reads Flink's options and ours, of which
+ours take precedence, and rejects invalid values. Three things differ from a Flink user's expectation:
 
 - A batch job has no checkpoints in Flink; here its epochs are large, and take as long as necessary.
 - The checkpoint timeout applies only if it was set: an epoch is the work itself, not only its checkpoint, so Flink's
   ten minutes would cancel epochs that merely have much to do.
-- Flink's default without checkpointing is no restart, with checkpointing exponential delay. Every epoch is a checkpoint
+- Flink's default is no restart without checkpointing, and exponential delay with it. Every epoch is a checkpoint
   here, so "with checkpointing" means that the program called `enable_checkpointing`.
 """
 
@@ -65,8 +65,8 @@ _RETAINED = ("execution.checkpointing.num-retained", "state.checkpoints.num-reta
 @dataclass(frozen=True)
 class CheckpointSettings:
     """`interval_ms`: the longest an epoch should take. `min_pause_ms`: from the end of one to the start of the next.
-    `timeout_ms`: a longer epoch is reported; it is cancelled if `is_timeout_firm`, but the closing one of a bounded
-    input only if the program set a time (`is_timeout_set`)."""
+    `timeout_ms`: a longer epoch is reported; it is cancelled if `is_timeout_firm`, but the closing epoch of a bounded
+    input only if the program set the timeout (`is_timeout_set`)."""
 
     interval_ms: int | None = None
     min_pause_ms: int = 0
@@ -78,7 +78,7 @@ class CheckpointSettings:
 
 @dataclass(frozen=True)
 class AutoscaleSettings:
-    """The bounds of a job's parallelism, its target epoch time, and how long it stays after a change."""
+    """The bounds of a job's parallelism, its target epoch time, and the cooldown after a change."""
 
     parallelism_min: int
     parallelism_max: int
@@ -90,8 +90,8 @@ class AutoscaleSettings:
 class DriverSettings:
     """All settings. `records_max` and `bytes_max` bound an epoch's input, in BATCH too. `rounds_max`: how many rounds
     an epoch may take, for loops without a limit of their own. `target_ms`: how long an epoch should take, None: without
-    limit. `parallelism` is that of operators without their own; `autoscale` None: it changes on request only. `ahead`:
-    how far epochs may run ahead of commits.
+    limit. `parallelism` is the default for operators without their own; `autoscale` None: it changes only on request.
+    `ahead`: how far epochs may run ahead of commits.
 
     Many fields: each is a setting.
     """
@@ -134,7 +134,7 @@ def driver_settings(
 
 
 def ahead_bounds(configuration: Mapping[str, str], store_url: str) -> AheadBounds:
-    """How far epochs may run ahead of commits: by default a number of epochs for an object store, and none for a
+    """How far epochs may run ahead of commits: by default a number of epochs for an object store, and zero for a
     folder, where a commit takes less time than running ahead would save.
 
     >>> ahead_bounds({}, "s3://bucket/job").epochs_max, ahead_bounds({}, "file:///jobs/clicks").epochs_max
@@ -257,7 +257,7 @@ def savepoint_directory(configuration: Mapping[str, str]) -> str | None:
 
 
 def tier_settings(configuration: Mapping[str, str], store_url: str) -> TierSettings | None:
-    """The tier of a job's tasks; None: there is none, as for a store that is a folder.
+    """The tier of a job's tasks; None: there is none, e.g. for a store that is a folder.
 
     >>> tier_settings({"millstream.tier.max-bytes": "1000000"}, "s3://bucket/job")
     TierSettings(folder=None, bytes_max=1000000)

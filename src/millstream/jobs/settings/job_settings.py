@@ -1,7 +1,7 @@
 """The settings of a job besides its graph: its store, its mode, its restart strategy.
 
-The environment makes them (`datastream/environment`): settings with a method of their own have a field, the rest is in
-`configuration`, as text under Flink's and our option names. `driver_settings.py` interprets that text.
+The environment makes them (`datastream/environment`): settings with a method of their own have a field, the others are
+in `configuration`, as strings under Flink's and our option names. `driver_settings.py` interprets that text.
 """
 
 from __future__ import annotations

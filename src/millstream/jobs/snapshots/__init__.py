@@ -1,1 +1,1 @@
-"""Savepoints, forks, and the start of a job from one."""
+"""Savepoints, forks, and starting a job from one."""

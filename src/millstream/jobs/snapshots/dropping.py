@@ -1,14 +1,13 @@
-"""Removes a job's store permanently, except for files that others need.
+"""Removes a job's store permanently, except for files that other stores need.
 
-A fork has no copy of the state it began with: its manifests name files of the store that it was forked from, which a
-pin there retains; the same holds for a savepoint by reference. A store with such pins is not removed completely. In
-order:
+A fork has no copy of its initial state: its manifests name files of the store that it was forked from, which a pin
+there retains. The same holds for a savepoint by reference. A store with such pins is not removed completely. In order:
 
-1. remove the pins that this store's job holds elsewhere: no job continues it. They stay while a savepoint is here,
-   which needs them as the job did; a fork of this store has its own pins on everything it needs;
-2. without any pins here, remove everything. Otherwise mark the store as dropped, so that no job continues in it or
+1. remove the pins that this store's job holds in other stores, unless a savepoint in this store still needs them; a
+   fork of this store has its own pins on everything it needs;
+2. if this store has no pins, remove everything. Otherwise mark the store as dropped, so that no job continues in it or
    claims it, and remove everything but the pinned epochs;
-3. check whether a store that step 1 released was dropped before, and is no longer needed.
+3. check whether a store released by step 1 was dropped before, and is no longer needed.
 
 The removal can be repeated after a crash; files that were not removed only use space.
 """

@@ -1,14 +1,15 @@
-"""Creates a store that begins with a snapshot of another one: the first half of a fork, and of every restore elsewhere.
+"""Creates a store that begins with a snapshot of another one: the first half of a fork, and of every restore into
+another store.
 
 In order:
 
-1. pin the snapshot's epoch in its own store, so that the job there retains its files (a savepoint in a folder of its
-   own needs none); if that job is itself a fork, pin the snapshot it began with as well, and so on;
+1. pin the snapshot's epoch in its own store, so that the job there retains its files (a savepoint in a separate folder
+   needs no pin); if that job is itself a fork, pin the snapshot it began with as well, and so on;
 2. claim the new store, with the snapshot's store as its base and the snapshot as its beginning.
 
 The first start of a program there writes the first manifest (`jobs/snapshots/restore.py`): only a program determines
-which operators continue with which state, and only its sinks decide about output that waits. Until then nothing can be
-lost: the pin exists, and a start without a snapshot begins where the store's record says.
+which operators continue with which state, and only its sinks decide about pending output. Until then nothing can be
+lost: the pin exists, and a start without a snapshot uses the one in the store's record.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def beginning_of(snapshot: StoredSnapshot) -> str:
 
 
 def claim_fork(store: Store, snapshot: StoredSnapshot, job: str, now_ms: int, program: str = "") -> JobRecord:
-    """Make `store` the store of a job that begins with a snapshot, unless it already is."""
+    """Make `store` the store of a job that begins with a snapshot, unless it already is one."""
     record_before = read_job_record(store)
     if record_before is None:
         pinned = _pinned(store, snapshot, job, now_ms)
@@ -45,12 +46,12 @@ def claim_fork(store: Store, snapshot: StoredSnapshot, job: str, now_ms: int, pr
         try:
             record = claim(store, job, job_id=job_id, now_ms=now_ms, bases=bases, begins=begins, program=program)
         except BaseException:
-            with suppress(StoreError):  # without knowing whether the record was written, no pin is removed
+            with suppress(StoreError):  # the record may have been written, so the pins stay
                 written = read_job_record(store)
                 if written is None or written.job_id != job_id:
                     _unpin(pinned)
             raise
-        if record.job_id != job_id:  # another process was first, with pins of its own
+        if record.job_id != job_id:  # another process won the race, with its own pins
             _unpin(pinned)
     else:
         record = claim(store, job, job_id="", now_ms=now_ms)

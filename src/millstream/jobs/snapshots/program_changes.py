@@ -1,12 +1,12 @@
 """Warns the owner of a job about changes of its program that affect its state.
 
-**Operators without a uid.** State is found by uid. A uid that is derived from the program changes with it: a snapshot
-is then rejected, and nothing is lost, but the warning must come earlier. It names the uid that the operator has now:
-set explicitly, it retains the saved state.
+**Operators without a uid.** State is found by uid. A uid derived from the program changes with the program. The
+snapshot is then rejected and nothing is lost, but the warning must be earlier. It names the uid that the operator has
+now: set explicitly, it retains the saved state.
 
 **States of another type.** A function's declarations are known when it is opened in a task, so this is logged once,
-when the first epoch is committed; it is the last line of the difference between a program and its snapshot
-(`checkpoint/restoring.py` has the others). A change that is not possible fails that epoch, and nothing is committed.
+when the first epoch is committed; it completes the comparison of a program with its snapshot
+(`checkpoint/restoring.py`). A change that is not possible fails that epoch, and nothing is committed.
 """
 
 from __future__ import annotations

@@ -3,15 +3,16 @@
 In order, before anything runs:
 
 1. find the snapshot; it must be complete;
-2. compare the program with it, and print the difference; state that would be dropped stops here unless allowed;
+2. compare the program with it, and print the difference; if state would be dropped and that is not allowed, stop;
 3. in a new store: pin the snapshot's epoch and claim the store (`jobs/snapshots/forking.py`);
-4. have the sinks decide about output that waited, and report what was published since;
-5. commit one manifest that repeats the snapshot's. Another process that does the same loses the race for its name.
+4. have the sinks decide about pending output, and report output published since;
+5. commit one manifest that repeats the snapshot's. Of several processes that do so, all but one lose the race for its
+   name.
 
-Then follows an ordinary start from the newest manifest. An ordinary start is compared with the newest manifest in the
-same way (step 2), and commits one of its own only to drop state, to take the job over from another driver, or to get an
-unused number for its first epoch: epochs that ran ahead and were committed as one wrote some files under the next
-number, and the number of its file decides whether state is from before or after a change of the program.
+An ordinary start from the newest manifest follows. It compares the program with that manifest in the same way (step 2).
+It commits a new manifest only to drop state, to take the job over from another driver, or to get an unused number for
+its first epoch: epochs that ran ahead and were committed as one wrote some files under the next number, and a file's
+number shows whether its state is older or newer than a change of the program.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ _IGNORE = ("execution.state-recovery.ignore-unclaimed-state", "execution.savepoi
 
 @dataclass(frozen=True)
 class Recovery:
-    """The snapshot a job is to start from; None: where it ended. `drops`: state for which the program has no operator
+    """The snapshot a job starts from; None: where it ended. `drops`: state for which the program has no operator
     may be dropped. `on_lost`: how to treat state whose meaning changed (`SQL_LOST_STATE`). `fences`: another driver may
     be running, and loses the job by a manifest that repeats the newest."""
 
@@ -90,7 +91,7 @@ def ready_store(store: Store, plan: Plan, sinks: Mapping[str, Sink], recovery: R
 
 
 def _beginning(store: Store) -> SnapshotName | None:
-    """The snapshot that the store was made for, while it holds no epoch."""
+    """The snapshot that the store was created for, while it has no epochs."""
     record = read_job_record(store)
     if record is None or not record.begins or ManifestLog(store).epochs():
         return None
@@ -164,7 +165,7 @@ def _continue(store: Store, record: JobRecord, plan: Plan, recovery: Recovery, n
     log = ManifestLog(store)
     newest = log.newest()
     if newest is None:
-        known_published(store, None, record.job_id)  # a receipt of an epoch that does not exist is damage
+        known_published(store, None, record.job_id)  # a receipt without its epoch is damage
         return
     check_owner(store, record, newest.job_id, newest.epoch)
     name = f"epoch {newest.epoch} of store {store.url}"
@@ -242,8 +243,7 @@ def _start_elsewhere(
 def _for_sinks(
     snapshot: StoredSnapshot, manifest: Manifest, sinks: Mapping[str, Sink], store: Store, job: str
 ) -> Manifest:
-    """The manifest with the output that its sinks still have to publish; reports output that has been published
-    since."""
+    """The manifest with the output that its sinks must still publish; reports output that has been published since."""
     accounts, states = accounts_of(manifest), dict(manifest.states)
     may_have_published = _has_continued(snapshot)
     for uid, sink in sinks.items():
@@ -292,6 +292,6 @@ def _commit(
         published_through=published_through,
     )
     if newest is not None and manifest.epoch == newest.epoch and newest.status in ("DRAINED", "FINISHED"):
-        restored = replace(restored, status=newest.status)  # its input has ended, and stays so
+        restored = replace(restored, status=newest.status)  # its input has ended permanently
     if not log.commit(restored):
         raise FencedError(f"store {url}: another driver started the job at the same moment. This one has stopped.")

@@ -1,6 +1,6 @@
 """Saves an epoch of a job, running or not: by reference in its own store, or as a folder to copy elsewhere.
 
-The driver takes no part in this. A committed and published epoch never changes; saving it is a pin, or a copy made
+The driver is not involved. A committed and published epoch never changes; saving it is a pin, or a copy made
 under a lease. So a savepoint of a running job stops nothing and waits only for the publishing of its epoch, and a
 failed savepoint does not affect the job.
 """
@@ -48,9 +48,10 @@ def save_newest(
     name: str | None,
     note: Note | None = None,
 ) -> StoredSnapshot:
-    """Save the epoch that `newest` returns; calls it again if a fast job with short retention has removed that epoch.
+    """Save the epoch that `newest` returns; call `newest` again if a fast job with short retention has removed that
+    epoch.
 
-    The snapshot's name is the argument to start from it with.
+    Returns the snapshot's name, which is the argument to start from it.
     """
     for tries_left in reversed(range(_TRIES)):
         epoch = newest()
@@ -66,7 +67,7 @@ def save_epoch(
     store: Store, epoch: int, now_ms: Callable[[], int], *, to: str | None, name: str | None, note: Note | None = None
 ) -> str:
     """Save `epoch`; returns the name to start from it with (`--from`). `to`: a folder, in which the savepoint gets a
-    folder; None: it is saved by reference."""
+    subfolder; None: save by reference."""
     if name is not None:
         check_savepoint_name(name)
     if to is None:

@@ -1,5 +1,5 @@
-"""Compares a program with the state in a manifest, before anything runs: is the state stateful, and is its meaning
-unchanged?
+"""Compares a program with the state in a manifest, before anything runs: whether all state is used, and whether its
+meaning is unchanged.
 
 Operators are matched by uid (`checkpoint/restoring.py`), and operators of SQL by the meaning of their state as well
 (`checkpoint/meanings.py`). Incompatible state is rejected with the whole list, and nothing is changed: state whose uid
@@ -27,17 +27,18 @@ _CHOICES = {"drop": "; it begins empty", "keep": "; it is used all the same, as 
 
 
 def keeping_operators(manifest: Manifest) -> dict[str, str]:
-    """The names by uid of operators with something to lose: positions, state, or output that is held back."""
+    """The names, by uid, of operators that hold positions, state, or output that is held back."""
     accounts = accounts_of(manifest).items()
     keeping = {uid for uid, account in accounts if account.keeps_state or account.pending is not None}
     return {uid: manifest.operator_name(uid) for uid in sorted({*keeping, *manifest.sources})}
 
 
 def stateful_nodes(nodes: Sequence[Node], keeping: Mapping[str, str]) -> tuple[StatefulOperator, ...]:
-    """The operators of a program that have state, had state, or read a source; each with its nearest upstream ones."""
+    """The operators of a program that have state, had state, or read a source, each with its nearest upstream operators
+    among them."""
     stateful: list[StatefulOperator] = []
     nearest: dict[int, tuple[str, ...]] = {}
-    for node in sorted(nodes, key=lambda each: each.id):  # edges point backwards
+    for node in sorted(nodes, key=lambda each: each.id):  # edges point upstream
         inputs = tuple(dict.fromkeys(uid for edge in node.inputs for uid in nearest.get(edge.source, ())))
         nearest[node.id] = inputs
         uid = node.uid or ""

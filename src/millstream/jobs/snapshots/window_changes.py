@@ -1,10 +1,10 @@
 """Compares the windows of a program with the stored ones of a manifest, before anything runs.
 
-Windows are stored in one of several forms, whichever is fastest for the program's use of them: panes, values by the
-number of a window, rows of a key and a window, rows of a join. Another trigger, evictor or function may need another
-form, and a number denotes another window if size, slide or offset differ. None of this changes a type, so no other
-check would detect it: open windows would be lost silently, or counted as other windows. So a change with this effect is
-rejected as long as there are open windows, with advice.
+Windows are stored in the form that is fastest for the program: panes, values by window number, rows by key and window,
+or rows of a join. Another trigger, evictor or function may need another form, and a number denotes another window if
+size, slide or offset differ. None of this changes a type, so no other check would detect it: open windows would be lost
+silently, or counted as other windows. So a change with this effect is rejected as long as there are open windows, with
+advice.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _is_by_clock(account: OperatorAccount) -> bool | None:
 
 
 def _change(state: StoredState, wanted: str, operation: Operation, by_clock: bool | None) -> str | None:
-    """The difference to the stored windows. Operators themselves check that panes and rows of joins fit their
+    """The difference from the stored windows. Operators themselves check that panes and rows of joins fit their
     windows."""
     form = _form_of(state)
     assert form is not None

@@ -1,8 +1,8 @@
 """Fetches columns of values for columns of keys over Arrow Flight: for many keys, with Arrow's own types.
 
-The server is chosen as for single keys. All rows of one server belong to one epoch, which is in the metadata of the
-table; `QueryClient` brings those of several servers to one. An answer is accepted if it is of the requested job, has a
-row for every key, and is not larger than a server sends.
+The server is chosen as for single keys. All rows of one server belong to one epoch, which is in the table's metadata;
+`QueryClient` fetches the rows of several servers at a common epoch. An answer is accepted if it belongs to the
+requested job, has a row for every key, and is not larger than what a server sends.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from millstream.query.wire.servers import ServerPlace
 __all__ = ["ColumnRequester"]
 
 _ROWS_PER_BATCH = 65_536
-_SMALLER_FACTOR = 16  # where an answer would be too large, requests have this many times fewer rows
+_SMALLER_FACTOR = 16  # if an answer would be too large, requests shrink by this factor
 _COLUMNS = ["key", "found", "value"]
 _FACTS = (b"job", b"job_id", b"epoch", b"watermark", b"committed_ms", b"age_ms")
 _ELSEWHERE = (flight.FlightUnavailableError, flight.FlightTimedOutError, flight.FlightInternalError)
@@ -104,12 +104,12 @@ class ColumnRequester:
         parts = []
         with writer:
             writer.begin(pa.schema([pa.field("key", keys.type)]))
-            # One batch out, one batch back: neither side ever waits with a full pipe for the other to read.
+            # Batches are sent and answered alternately: neither side ever waits with a full pipe for the other to read.
             for start in range(0, max(1, len(keys)), rows):
                 piece = keys.slice(start, rows)
                 writer.write_batch(pa.RecordBatch.from_arrays([piece], ["key"]))
                 if start + rows >= len(keys):
-                    writer.done_writing()  # sent with the last batch, so that its answer ends the call, too
+                    writer.done_writing()  # sent with the last batch, so that its answer also ends the call
                 parts.append(_batch_of(reader, len(piece)))
         facts = _facts(parts[0].schema)
         self._identity().check(facts)

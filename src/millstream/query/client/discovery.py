@@ -5,17 +5,17 @@
     Trust        decides which of them may be contacted, and which may receive the token
     Directory    caches them, and orders them for each request
 
-Anybody who can write to the store, or answer in a server's place, can name any address. So:
+Anybody who can write to the store, or impersonate a server, can name any address. So:
 
 - a token is sent only to hosts that the user named (`allow_hosts=`, or addresses passed to the client) and to this
   machine;
-- once a server was contacted over TLS, or the user named TLS, no other is contacted without it; and a host that is
-  registered with TLS is not contacted without;
-- an address that the user passed is used unchanged, and stays a candidate, whatever else is found.
+- once a server was contacted over TLS, or the user passed a TLS address, no server is contacted without TLS; and a host
+  that is registered with TLS is not contacted without it;
+- an address that the user passed is used unchanged, and remains a candidate regardless of what is discovered.
 
-Discovery is repeated when its result has aged, or when a request could not be answered. A failed server is not removed,
-but tried last for a while: so a wrong clock, an old registration or one lost packet never makes a job unreachable that
-has a server.
+Discovery is repeated when its result is too old, or when a request could not be answered. A failed server is not
+removed, but tried last for a while. So a wrong clock, an old registration or one lost packet never makes a job with a
+server unreachable.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _SHOWN = 3
 
 
 def named_addresses(store_or_urls: str | Sequence[str]) -> list[str]:
-    """The addresses of servers that the user passed; none if the argument is a store.
+    """The server addresses that the user passed; empty if the argument is a store.
 
     >>> named_addresses(["https://a:8787/"]), named_addresses("jobs/clicks")
     (['https://a:8787'], [])
@@ -107,11 +107,11 @@ class Trust:
             self._needs_tls = True
 
     def may_contact(self, place: ServerPlace) -> bool:
-        """Whether an admitted server may still be contacted: TLS may have been observed since."""
+        """Whether an admitted server may still be contacted: another server may have used TLS since."""
         return self._refusal(place.url, is_flight=False) is None
 
     def admitted(self, places: Sequence[ServerPlace]) -> list[ServerPlace]:
-        """The servers that may be contacted; raises ConfigurationError if there are servers, and none of them may."""
+        """The servers that may be contacted; raises ConfigurationError if there are servers but none of them may be."""
         with self._lock:
             for place in places:
                 address = ServerAddress.parsed(place.url)
@@ -182,7 +182,7 @@ class Discovery:
         if self._store is None:
             return self._trust.admitted(self._places_of_seeds())
         job = self.identity().job
-        # Including ended ones: a clock may be wrong, and a dead server is detected soon.
+        # Includes expired ones: a clock may be wrong, and a dead server is detected quickly.
         registrations = sorted(registrations_of(self._store), key=lambda registration: -registration.ends_ms)
         places = [ServerPlace.parsed(vars(server)) for server in registrations if job == server.job_id]
         return self._trust.admitted([place for place in places if place is not None])
@@ -198,7 +198,7 @@ class Discovery:
             except QueryRefusedError as error:
                 if error.code != "unknown-job":
                     raise
-                refusal = error  # perhaps another job's: the next may be right
+                refusal = error  # perhaps another job's server: the next may be right
                 continue
             if answer is None or not isinstance(answer.get("servers"), list):
                 continue

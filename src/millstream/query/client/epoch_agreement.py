@@ -1,9 +1,9 @@
-"""Fetches many keys of one or several states, from as many servers as necessary, all of one epoch.
+"""Fetches many keys of one or several states, from as many servers as necessary, all at one epoch.
 
-Every key is a *row*. Rows are distributed to servers by key group: to as few servers as possible, each for all rows
-that it holds. Each share is fetched in requests of bounded size, and if one answer is newer than another, it is fetched
-again at the older one's epoch. Servers may start and end in the meantime, and the common epoch may be removed: then
-everything starts again with the current servers, until the time limit.
+Every key is a *row*. Rows are assigned to servers by key group, to as few servers as possible. Each share is fetched in
+requests of bounded size, and if one answer is newer than another, it is fetched again at the older one's epoch. Servers
+may start and end in the meantime, and the common epoch may be removed: then the whole query restarts with the current
+servers, until the time limit.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ until a time. Raises AllServersFailed if no server answers."""
 
 
 def shares_of(groups: Sequence[int | None], places: Sequence[ServerPlace]) -> list[list[int]]:
-    """The rows of every share, for the key group of each row: the server that holds most takes all it holds, then the
-    next.
+    """Divides rows, given the key group of each, into shares. Greedy: the server that holds the most rows takes all of
+    these, then the next server.
 
-    A group that no server holds is a share of its own: fetching it reports that. Rows without a group (None), which
-    every server answers, are in the first share.
+    Rows of groups that no server holds are a separate share: fetching it reports that. Rows without a group (None),
+    which every server answers, are in the first share.
 
     >>> shares_of([1, 70, 2, 99, 98], [ServerPlace("a", 0, 63), ServerPlace("b", 64, 97)])
     [[0, 2], [1], [4], [3]]
@@ -78,7 +78,7 @@ class EpochAgreement:
         is_newest: bool,
     ) -> tuple[list[list[int]], list[_T]]:
         """The shares, and an answer for each. `groups_of_rows`: the key group of each row, None if all current servers
-        hold it. `is_newest`: the question is not about a particular epoch."""
+        hold it. `is_newest`: the query does not request a particular epoch."""
         until_s = self._now_s() + self._timeout_s
         while True:
             groups = groups_of_rows()

@@ -1,12 +1,12 @@
 """A client that finds the servers of a job, queries the right one, and never goes back in time.
 
-`QueryClient("jobs/clicks")` finds servers in the job's store; `QueryClient(["http://10.0.0.7:8787"])` begins with given
-addresses. Keys are hashed here as the job hashes them, so a query goes to a server that holds its key group. The client
-stores the newest epoch of any answer and requests at least that (`If-Min-Epoch`): a server that lags is waited for or
-skipped. All values of one `get_many` or `read` belong to one epoch, even if several servers answered.
+`QueryClient("jobs/clicks")` finds servers in the job's store; `QueryClient(["http://10.0.0.7:8787"])` starts with the
+given addresses. Keys are hashed here as the job hashes them, so a query goes to a server that holds its key group. The
+client stores the newest epoch of any answer and requests at least that (`If-Min-Epoch`): it waits for a server that
+lags, or skips it. All values of one `get_many` or `read` belong to one epoch, even if several servers answered.
 
-Values are JSON's: a row is a dict, bytes are base64, decimals and times are strings. For columns with Arrow's types use
-`get_columns`; if the store can be read, `millstream.query` needs no server at all.
+Values are JSON values: a row is a dict, bytes are base64, decimals and times are strings. For columns with Arrow's
+types use `get_columns`; if the store can be read, `millstream.query` needs no server at all.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _WATCH_AGAIN_S = 0.2
 class QueryClient:
     """Queries the query servers of a job. Thread-safe; close it, or use it in a `with` block.
 
-    `timeout_s` is for a whole query, retries included; `hedge_after_s` is how long a server may be silent before
+    `timeout_s` is for a whole query, including retries; `hedge_after_s` is how long a server may be silent before
     another is queried as well. `job` is needed if the passed addresses serve several jobs. A `token` is sent to the
     passed addresses and to this machine; to servers found elsewhere, in a store or named by others, only if they match
     `allow_hosts`: names, addresses, or patterns such as `*.example.com`.
@@ -218,7 +218,7 @@ class QueryClient:
         return Answer.of(answer, answer[question.part])
 
     def _groups(self, state: str, keys: Sequence[Any]) -> Sequence[int]:
-        """The key groups of keys; none if every server answers."""
+        """The key groups of the keys; empty if every server answers for them."""
         known = self._known(state) if self._has_ranges() else None
         return known.groups_of(keys) if known is not None and known.key_groups else []
 

@@ -1,5 +1,5 @@
-"""Sends one request to servers until one answers: to the next if the first is dead, stale or the wrong one, and to a
-second one concurrently if the first is slow.
+"""Sends one request to servers until one answers: to the next if the first is dead, stale or the wrong one, and
+concurrently to a second if the first is slow.
 
     answered                        the result
     refused (404, 422, …)           QueryRefusedError: every server would refuse the same
@@ -51,7 +51,7 @@ _CODE_MAX, _MESSAGE_MAX = 60, 10_000
 
 @dataclass(frozen=True)
 class Question:
-    """A request, without the server. `part` is the member of an answer besides the facts of its epoch."""
+    """A request, independent of the server. `part` names the member of an answer besides the facts of its epoch."""
 
     path: str
     part: str
@@ -65,14 +65,14 @@ class ServerFailed(Exception):
 
 
 class AllServersFailed(Exception):
-    """No known server that holds all the key groups of a request answered it; others, or several together, may."""
+    """No known server that holds all key groups of a request answered it. Other servers, or several together, may."""
 
 
 def answer_of(status: int, body: bytes) -> dict[str, Any]:
-    """The answer in a response; raises ServerFailed or QueryRefusedError if it is none.
+    """The answer in a response; raises ServerFailed or QueryRefusedError if it contains none.
 
     A refusal comes from a query server if it has a code and a message. A redirect, or the page of another kind of
-    server or proxy, says nothing about the job.
+    server or proxy, carries no information about the job.
     """
     if status == 200:
         return json_of_body(body)
@@ -90,7 +90,7 @@ def answer_of(status: int, body: bytes) -> dict[str, Any]:
 
 
 class Requester:
-    """Queries the servers of a directory about the job of that `identity`. Closing it also closes the connections,
+    """Queries the servers of a directory about the job with this `identity`. Closing it also closes the connections,
     after the last request in flight."""
 
     def __init__(
@@ -134,7 +134,7 @@ class Requester:
     def _first_answer(
         self, question: Question, candidates: list[ServerPlace], excuses: dict[str, str], until_s: float
     ) -> dict[str, Any] | None:
-        """Query all of them, one after the other, or two at once if one is slow; None if none answered, and `excuses`
+        """Query the servers one after the other, or two at once if one is slow. None if no server answered; `excuses`
         then has the reason of each."""
         next_places = iter(candidates)
         requests: dict[Future[dict[str, Any]], ServerPlace] = {}
@@ -184,7 +184,7 @@ class Requester:
                     "GET" if question.body is None else "POST",
                     place.url + question.path,
                     params=dict(question.params),
-                    # Written here: a key may be NaN, which httpx's own writer rejects.
+                    # Encoded here: a key may be NaN, which httpx's own encoder rejects.
                     content=None if question.body is None else json.dumps(question.body).encode(),
                     headers=headers,
                     timeout=httpx.Timeout(left_s, connect=min(left_s, _CONNECT_S)),
@@ -204,8 +204,8 @@ class Requester:
         return answer
 
     def events(self, place: ServerPlace, path: str, seen: int) -> Iterator[dict[str, Any]]:
-        """The events of a watched key, newer than epoch `seen`, until the server ends them; none if it accepts no
-        watcher now. Raises an error of httpx, OSError or InvalidAnswer if the server fails."""
+        """The events of a watched key, newer than epoch `seen`, until the server ends the stream; no events if it
+        accepts no watcher now. Raises an error of httpx, OSError or InvalidAnswer if the server fails."""
         if not self._trust.may_contact(place):
             return
         params, headers = {"key_format": "json"}, {"last-event-id": str(seen), **self._trust.headers(place.url)}
@@ -232,8 +232,8 @@ class Requester:
     def close(self) -> None:
         """Stop waiting for answers.
 
-        A request to a slow server, which another one overtook, may still be in flight. It may be opening a connection
-        just now, which would never be closed: so connections are closed only after the last request.
+        A request to a slow server may still be in flight after another server has answered. It may just be opening a
+        connection, which would never be closed, so connections are closed only after the last request.
         """
         self._threads.shutdown(wait=False, cancel_futures=True)
         with self._lock:

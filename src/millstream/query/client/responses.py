@@ -1,10 +1,10 @@
-"""Validates the responses of servers: an answer arrives in time, is of bounded size, is JSON, of the right job and of
-the expected form.
+"""Validates the responses of servers: an answer must arrive in time, be of bounded size, be JSON, belong to the right
+job, and have the expected form.
 
 A server may be broken, of another job that has taken over its port, or not a server of ours at all. Its response is
-then no answer, and another server is queried; it never causes a wrong answer, a Python error, or unbounded memory.
+then rejected and another server is queried; it never causes a wrong answer, a Python error, or unbounded memory use.
 
-httpx bounds how long a client waits for the next bytes. A server that sends a byte now and then never exceeds that, and
+httpx bounds how long a client waits for the next bytes. A server that sends an occasional byte never exceeds that, and
 would block the client's thread forever. So every read and write of a connection ends at the deadline of its request,
 which `within` sets for the thread it runs in.
 
@@ -96,7 +96,7 @@ _ends_s: ContextVar[float] = ContextVar("millstream_query_request_ends_s", defau
 
 @contextmanager
 def within(patience_s: float) -> Iterator[None]:
-    """Ends this thread's sends and receives in the block after `patience_s`, with httpx.TimeoutException."""
+    """Context manager: this thread's sends and receives raise httpx.TimeoutException after `patience_s`."""
     token = _ends_s.set(time.monotonic() + patience_s)
     try:
         yield
@@ -152,10 +152,10 @@ class _PunctualBackend(httpcore.SyncBackend):
 
 
 class PunctualTransport(httpx.HTTPTransport):
-    """httpx's own, with connections that enforce deadlines."""
+    """The transport of httpx, with connections that enforce deadlines."""
 
     def __init__(self, verify: Any, limits: httpx.Limits) -> None:
-        # The environment is ignored: no proxy that it names may intercept.
+        # The environment is ignored, so that no proxy configured there can intercept requests.
         super().__init__(verify=verify, trust_env=False, limits=limits)
         self._pool = httpcore.ConnectionPool(
             ssl_context=httpx.create_ssl_context(verify=verify, trust_env=False),
@@ -222,7 +222,7 @@ class JobIdentity:
         self._job_id: str | None = None
 
     def check(self, answer: Mapping[str, Any]) -> None:
-        """Raises InvalidAnswer for an answer of another job, or one without its epoch.
+        """Raises InvalidAnswer for an answer of another job, or one without an epoch.
 
         >>> job = JobIdentity("clicks")
         >>> job.check({"job": "clicks", "job_id": "1", "epoch": 7, "watermark": None, "committed_ms": 5, "age_ms": 2})
@@ -244,7 +244,7 @@ class JobIdentity:
 
 
 def check_epoch(epoch: int, wanted: int | None, epoch_min: int) -> None:
-    """Raises InvalidAnswer for an answer of another epoch than the `wanted` one, or of one older than already seen.
+    """Raises InvalidAnswer for an answer of an epoch other than `wanted`, or older than the newest seen.
 
     >>> check_epoch(7, None, 7)
     >>> check_epoch(6, None, 7)
@@ -258,7 +258,7 @@ def check_epoch(epoch: int, wanted: int | None, epoch_min: int) -> None:
 
 
 def check_form(answer: Mapping[str, Any], part: str, question: Any = None) -> None:
-    """Raises InvalidAnswer unless the answer has that part, as large as the question requires.
+    """Raises InvalidAnswer unless the answer has the requested part, of the required size.
 
     >>> check_form({"reads": [{"values": [1, 2]}]}, "reads", {"reads": [{"state": "totals", "keys": ["a", "b"]}]})
     """

@@ -1,8 +1,8 @@
-"""Bounds and encodes answers: their size is known while they are read, and the JSON text is made in pieces.
+"""Bounds and encodes answers: their size is tracked while they are read, and the JSON text is encoded in pieces.
 
-One key may have a value of megabytes, and ten thousand requested keys may all be that one. So values of unbounded size
-are read in portions: few at first, more as they prove to be small, and never more than the rest of the answer could
-hold if all were as large as the largest so far.
+One key may have a value of megabytes, and a request may repeat that key ten thousand times. So values of unbounded size
+are read in portions: few at first, more once they prove to be small, and never more than would fit into the rest of the
+answer if all were as large as the largest so far.
 
 Sizes are those of the JSON text, as it is sent: a character outside of ASCII has six or twelve bytes, as \\u escapes.
 
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 _FIRST_ROWS = 16
-_SHARE = 4  # one portion may use this part of the rest
+_SHARE = 4  # the share of the remaining size that one portion may use
 _SMALL = frozenset({"LONG", "INT", "SHORT", "BYTE", "DOUBLE", "FLOAT", "BOOLEAN", "DATE", "TIME", "TIMESTAMP", "CHAR"})
 _COLLECTIONS = ("list", "map", "window")
 _BLOCK = 256

@@ -10,7 +10,7 @@
     GET  /v1/jobs/{job}/states/{state}/windows/{key}, …/series/{key}, …/watch/{key}, …/scan
 
 An answer belongs to one epoch, which is its ETag: repeating a request with If-None-Match costs nothing until the next
-epoch. `If-Min-Epoch` requests an epoch at least that new; the server waits for it a moment. `?epoch=` and `?time=`
+epoch. `If-Min-Epoch` requests an epoch at least that new; the server waits for it briefly. `?epoch=` and `?time=`
 request the past. Reads run on threads, a bounded number at once.
 """
 
@@ -247,13 +247,13 @@ class Endpoints:
                 lambda: WatchedAnswer.of(self.answers.watched_value(reader(), state, key, key_format))
             )
 
-        await read()  # an invalid request is answered with a status, before the stream begins
+        await read()  # before the stream begins, an invalid request can still be answered with a status
         self.bell.check()
         events = watch(self.bell, read, last_event_id)
         return StreamingResponse(events, media_type="text/event-stream", headers={"cache-control": "no-store"})
 
     def check_job(self, job: str) -> None:
-        """Rejects another job than the served one."""
+        """Rejects any job other than the served one."""
         if job not in (self._job.job, self._job.job_id):
             raise UnknownJobError(
                 f"job {job[:100]!r} is not served here. This server has {self._job.job!r} "
@@ -265,7 +265,7 @@ class Endpoints:
         return await self._run(lambda: self._job.newest().epoch)
 
     async def _run(self, work: Callable[[], _T], threads: anyio.CapacityLimiter | None = None) -> _T:
-        """Run on a thread. A read that takes too long is abandoned, but still runs; the number of these is bounded."""
+        """Run on a thread. Reads that take too long are abandoned but still run; their number is bounded."""
         if self._running.count >= _ABANDONED_FACTOR * self._settings.limits.reads_at_once_max:
             raise TooManyError("the store does not answer, and enough reads wait for it. Try again in a moment.")
         return await anyio.to_thread.run_sync(
@@ -323,9 +323,9 @@ def application(
         title="State of a Millstream job",
         version="1",
         description="Answers belong to one committed epoch each, and never go backwards.",
-        docs_url=None,  # these pages load scripts from other sites
+        docs_url=None,  # the default documentation pages load scripts from other sites
         redoc_url=None,
-        redirect_slashes=False,  # a path is valid or not; a redirect would be made of the Host header
+        redirect_slashes=False,  # no redirects for trailing slashes: they would be built from the Host header
         telemetry={"tracing": False, "metrics": False, "logs": False},  # otherwise checked on every request
         lifespan=lifespan,
     )

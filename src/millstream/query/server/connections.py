@@ -41,7 +41,7 @@ _COPIED_BYTES_MAX = 64 << 10
 
 class WholeAnswers:
     """The transport of one answer. It sends the head together with the body, if the length of that is known: one packet
-    in place of two, and the client is woken once."""
+    instead of two, and the client wakes up once."""
 
     __slots__ = ("_head", "_transport")
 
@@ -50,7 +50,7 @@ class WholeAnswers:
         self._head = b""
 
     def write(self, data: bytes) -> None:
-        """A part of the answer. The first is its head, unless it is "100 Continue"."""
+        """Writes a part of the answer. The first is its head, unless it is "100 Continue"."""
         if self._transport.is_closing():
             return
         if data.endswith(_HEAD_END) and data.startswith(b"HTTP/1.1 ") and b"\r\ncontent-length: " in data:
@@ -92,9 +92,9 @@ class ImpatientProtocol(HttpToolsProtocol):
     _partial_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for a head; the connection that waits longest makes room."""
+        """Begin to wait for a head; if there are too many connections, the one that has waited longest is closed."""
         super().connection_made(transport)
-        transport.set_write_buffer_limits(high=1, low=0)  # so that unread data is reported
+        transport.set_write_buffer_limits(high=1, low=0)  # so that unread data triggers `pause_writing`
         if len(self.connections) > self.limits.connections_max:
             idlest = min(self.waiting, key=lambda connection: connection.cycle is not None, default=None)
             if idlest is None:
@@ -114,7 +114,7 @@ class ImpatientProtocol(HttpToolsProtocol):
             if self._partial_bytes > _HEAD_BYTES_MAX:
                 return self.send_400_response("")
         if self._is_idle:
-            if self._timer is None:  # otherwise it waits already: another byte does not extend the time
+            if self._timer is None:  # otherwise the time already runs: another byte does not extend it
                 self._wait(self.limits.header_timeout_s)
         elif not self._has_late_body:
             self._cancel()
@@ -155,7 +155,7 @@ class ImpatientProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def _unsupported_upgrade_warning(self) -> None:
-        self.cycle.keep_alive = False  # the parser is done with the data: it would be of another protocol
+        self.cycle.keep_alive = False  # an upgrade: the remaining data would be of another protocol
 
     def _count(self, size: int) -> None:
         self._head_bytes += size + _HEADER_COST_BYTES
@@ -187,7 +187,7 @@ class ImpatientProtocol(HttpToolsProtocol):
             self._note_idle()
 
     def pause_writing(self) -> None:
-        """Some of an answer waits until the client reads it; the connection is not idle then."""
+        """Part of an answer waits until the client reads it; the connection is not idle then."""
         super().pause_writing()
         self.waiting.pop(self, None)
         if self._unread_timer is None:
@@ -241,7 +241,7 @@ class ImpatientProtocol(HttpToolsProtocol):
         self._timer = self.loop.call_later(patience_s, self._time_out)
 
     def _note_idle(self) -> None:
-        """It waits for the next request, if the last one is answered and the answer was read."""
+        """Note that the connection waits for the next request, if the last answer was read completely."""
         if self.cycle is not None and self._is_idle and not self.flow.write_paused and not self.transport.is_closing():
             self.waiting[self] = None
 
@@ -290,7 +290,7 @@ def impatient_protocol(server_limits: Limits) -> type[asyncio.Protocol]:
 
 
 class _ImpatientLoop(uvloop.Loop):
-    """Bounds the TLS handshake: until it is done there is no connection that a protocol could close."""
+    """Bounds the TLS handshake: until it is complete, no protocol object exists that could close the connection."""
 
     handshake_timeout_s: float
 
@@ -301,14 +301,14 @@ class _ImpatientLoop(uvloop.Loop):
 
 
 def impatient_loop(limits: Limits) -> asyncio.AbstractEventLoop:
-    """A loop for the server, on which a client must complete the TLS handshake in the time of a head."""
+    """A loop for the server, on which a client must complete the TLS handshake within the time limit of a head."""
     loop = _ImpatientLoop()
     loop.handshake_timeout_s = limits.header_timeout_s
     return loop
 
 
 def tls_context(settings: ServerSettings) -> ssl.SSLContext | None:
-    """The TLS context, None without; raises ConfigurationError if the files are not a certificate and its key."""
+    """The TLS context, None without TLS; raises ConfigurationError if the files are not a certificate and its key."""
     certificate, private_key = settings.certificate, settings.private_key
     if certificate is None or private_key is None:
         return None
@@ -324,21 +324,22 @@ def tls_context(settings: ServerSettings) -> ssl.SSLContext | None:
 
 
 def tls_checked(settings: ServerSettings) -> dict[str, Any]:
-    """Uvicorn's options for TLS, which makes a context of its own; raises ConfigurationError like `tls_context`."""
+    """The TLS options for uvicorn, which makes its own context; raises ConfigurationError like `tls_context`."""
     if tls_context(settings) is None:
         return {}
     return {"ssl_certfile": str(settings.certificate), "ssl_keyfile": str(settings.private_key)}
 
 
 class StoppableServer(uvicorn.Server):
-    """A server that ends event streams, and connections made in the meantime, before it waits for the rest."""
+    """A server that ends event streams, and connections accepted in the meantime, before it waits for the other
+    requests."""
 
     def __init__(self, config: uvicorn.Config, before_stop: Any) -> None:
         super().__init__(config)
         self._before_stop = before_stop
 
     async def shutdown(self, sockets: Any = None) -> None:
-        """Uvicorn's, after notifying the streams."""
+        """Notify the streams, then shut down uvicorn."""
         self._before_stop()
         closing = asyncio.create_task(self._keep_closing())
         try:

@@ -1,4 +1,4 @@
-"""Arrow Flight for bulk: columns of keys in, columns of values out, all of one epoch.
+"""Arrow Flight for bulk reads: takes columns of keys, returns columns of values, all of one epoch.
 
 A question is a JSON object, `{"state": "totals"}`, optionally with `epoch` (a number), `time` or `epoch_min`:
 
@@ -7,7 +7,7 @@ A question is a JSON object, `{"state": "totals"}`, optionally with `epoch` (a n
 - `do_get` with it as the ticket, and `keys` (JSON) in it for those keys, or `prefix` and `limit` for a scan.
 
 The schema of the answer has the epoch and its other facts in its metadata. Tokens are in the header `authorization`.
-Invalid questions end the call with an error and nothing else.
+Invalid questions end only the call, with an error.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _CALLS_MAX = 32
 _FOLDER = "millstream-flight-"
 _STARTED_S = 60.0
 _QUESTION_BYTES_MAX = 1 << 20
-_NAME_CHARACTERS_MAX = 1_000  # it is quoted in refusals, which are sent in the head of an answer
+_NAME_CHARACTERS_MAX = 1_000  # refusals quote it, and are sent in the head of an answer
 _FIELDS = {"state", "epoch", "time", "epoch_min", "keys", "prefix", "limit"}
 
 
@@ -53,7 +53,7 @@ class _TokenMiddleware(flight.ServerMiddleware):  # type: ignore[misc]
 
 
 class _TokenFactory(flight.ServerMiddlewareFactory):  # type: ignore[misc]
-    """Determines the caller and the method, before anything else of the call is examined."""
+    """Determines the caller and the method before anything else in the call is examined."""
 
     def __init__(self, settings: ServerSettings) -> None:
         self._rights = settings.rights
@@ -74,7 +74,7 @@ class _TokenFactory(flight.ServerMiddlewareFactory):  # type: ignore[misc]
 
 
 class FlightEndpoint(flight.FlightServerBase):  # type: ignore[misc]
-    """The Flight interface of a server; it answers once it is made, on threads of its own."""
+    """The Flight interface of a server; it answers from its creation, on its own threads."""
 
     def __init__(self, answers: JobAnswers, settings: ServerSettings, listening: socket.socket) -> None:
         self._answers, self._limits = answers, settings.limits
@@ -97,7 +97,7 @@ class FlightEndpoint(flight.FlightServerBase):  # type: ignore[misc]
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def do_get(self, context: Any, ticket: flight.Ticket) -> flight.GeneratorStream:
-        """Rows of a state, or of the keys in the ticket. The call counts until all of them are sent."""
+        """Rows of a state, or of the keys in the ticket. The call counts as running until all are sent."""
         try:
             with ExitStack() as call:
                 call.enter_context(self._call())
@@ -173,7 +173,7 @@ class FlightEndpoint(flight.FlightServerBase):  # type: ignore[misc]
 
 
 class _Call:
-    """A call that counts until it is over."""
+    """A call, counted as running until it ends."""
 
     def __init__(self, calls: threading.BoundedSemaphore) -> None:
         self._calls = calls
@@ -186,7 +186,7 @@ class _Call:
 
 
 class _Batches:
-    """The batches of an answer. Its `call` ends with the last of them, or when no longer consumed."""
+    """The batches of an answer. Its `call` ends with the last batch, or when the batches are no longer consumed."""
 
     def __init__(self, table: pa.Table, call: ExitStack) -> None:
         self._batches, self._call = iter(table.to_batches()), call
@@ -284,7 +284,7 @@ _KINDS = {
 
 
 def _flight_error(answer: RefusalAnswer) -> Exception:
-    """Flight has few kinds of errors; all of them carry the message and our code."""
+    """Flight has few error types; each carries the message and our code."""
     kind = _KINDS.get(answer.status, flight.FlightServerError)
     message = f"{answer.message} [{answer.code}]".encode(errors="backslashreplace").decode()  # lone surrogates
     error: Exception = kind(message, json.dumps(answer.body()).encode())

@@ -1,8 +1,8 @@
-"""Parses a connection of Arrow Flight as far as its gate needs: its calls and their sizes.
+"""Parses an Arrow Flight connection as far as the gate needs: its calls and their sizes.
 
-Flight is gRPC, and gRPC is HTTP/2: frames that belong to streams, a stream for each call, and in the data of a stream
-messages with a length prefix. So the first five bytes of a message reveal that it is too large. Pure: bytes and the
-time go in; a refusal comes out, with the frames that report it to the client.
+Flight is gRPC, and gRPC is HTTP/2: frames that belong to streams, one stream per call, and the data of a stream
+consists of messages with a length prefix. So the first five bytes of a message reveal its size. Pure: takes bytes and
+the time, and returns or raises refusals, with the frames that report them to the client.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Frame:
 
 
 class Frames:
-    """Finds the frames in one direction of a connection, in pieces of any size."""
+    """Splits one direction of a connection, received in pieces of any size, into frames."""
 
     def __init__(self) -> None:
         self._head = bytearray()
@@ -51,7 +51,7 @@ class Frames:
 
     @property
     def is_between(self) -> bool:
-        """Whether the last frame is complete and no other has begun."""
+        """Whether the last frame is complete and no further one has begun."""
         return not self._head and not self._left
 
     def of(self, data: memoryview) -> Iterator[tuple[Frame, memoryview, bool]]:
@@ -85,13 +85,13 @@ class Frames:
 
 
 class PackingCheck:
-    """Detects from its first bytes whether a message of `size` bytes is compressed, before it is decompressed.
+    """Detects from the first bytes whether a message of `size` bytes is compressed, before it is decompressed.
 
-    A batch may be compressed inside, and then a few megabytes become many gigabytes while Arrow reads them. A message
-    is a protobuf, `FlightData`: a descriptor (1), the head of an Arrow message (2), metadata (3), and the body (1000),
-    which is last. The head is a flatbuffer that records whether the buffers in the body are compressed. Messages of
-    other kinds have no body with that number, and are ignored. A message arrives in pieces of any size, and every byte
-    of it is examined once: only the head is buffered until it is complete.
+    The buffers of a batch may be compressed, and a few megabytes may expand to many gigabytes while Arrow reads them. A
+    message is a protobuf, `FlightData`: a descriptor (1), the head of an Arrow message (2), metadata (3), and the body
+    (1000), which is last. The head is a flatbuffer that records whether the buffers in the body are compressed.
+    Messages of other kinds have no body with that number, and are ignored. A message arrives in pieces of any size, and
+    every byte of it is examined once: only the head is buffered until it is complete.
 
     >>> message = PackingCheck(4)
     >>> message.is_packed(bytes([10, 2])), message.is_packed(b"ab")
@@ -108,7 +108,7 @@ class PackingCheck:
         self.seen_bytes = 0
 
     def is_packed(self, piece: bytes | memoryview) -> bool | None:
-        """Whether it is compressed, after this piece; None if more of it must be seen.
+        """Whether the message is compressed, given this piece; None if more is needed.
 
         Raises ValueError for data that is not a Flight message.
         """
@@ -163,7 +163,7 @@ class PackingCheck:
 
 
 def _is_compressed(head: bytes) -> bool:
-    """Whether the head of an Arrow message is compressed. Any other data is left for Arrow to reject."""
+    """Whether the head of an Arrow message is compressed. Arrow itself rejects any other data."""
     try:
         message = struct.unpack_from("<I", head)[0]
         kind = _flatbuffer_field(head, message, 1)
@@ -193,7 +193,7 @@ def _flatbuffer_field(data: bytes, table: int, number: int) -> int:
 
 
 class CallRefusal(Exception):
-    """The call of `stream` is refused, or the whole connection."""
+    """The call on `stream`, or the whole connection, is refused."""
 
     def __init__(self, error: Exception, stream: int = 0, is_answered: bool = False) -> None:
         super().__init__(str(error))
@@ -284,7 +284,7 @@ class Calls:
             if len(call.prefix) < _PREFIX_BYTES:
                 return
             if call.prefix[0]:
-                # A few bytes can expand to gigabytes.
+                # Compressed, a few bytes can expand to gigabytes.
                 raise _refused(call, MalformedError(_PACKED))
             call.left = int.from_bytes(call.prefix[1:])
             call.message = PackingCheck(call.left)
@@ -335,14 +335,14 @@ def refusal_frames(refusal: CallRefusal) -> bytes:
     block += b"".join(b"\x00" + _text(name) + _text(value) for name, value in fields)
     frames = b""
     if refusal.stream:
-        # The answer is complete, and further data of the client is not read: that is a reset without an error.
+        # The answer is complete, and further client data is not read: in HTTP/2 that is a reset without an error.
         frames = _frame(_HEADERS, _END_STREAM | _END_HEADERS, refusal.stream, block)
         frames += _frame(_RESET, 0, refusal.stream, bytes(4))
     return frames + _frame(_GOAWAY, 0, 0, refusal.stream.to_bytes(4) + bytes(4))
 
 
 def _text(text: str) -> bytes:
-    """A header text, with its length prefix of seven bits or more."""
+    """A header string, with its length prefix of at least seven bits."""
     data = text.encode("ascii")
     length, more = len(data), bytearray()
     if length < 127:

@@ -1,9 +1,9 @@
 """The gate of the Flight server: it enforces size and time limits on calls.
 
 The Flight server accepts a message of any size before anybody can examine it, waits forever for the rest of a call, and
-cannot be configured otherwise. So it listens on a socket in a folder of its own, and the gate listens on the network:
-it measures the traffic (`flight_frames.py`), reports a refusal to the client, and closes both connections, which also
-ends the call in the server. TLS ends here. Everything runs on one thread with a loop of its own.
+cannot be configured otherwise. So it listens on a socket in a private folder, and the gate listens on the network. The
+gate measures the traffic (`flight_frames.py`), reports a refusal to the client, and closes both connections, which also
+ends the call in the server. TLS is terminated here. Everything runs on one thread with its own loop.
 
 A passage is two sides that forward data as it arrives, without a task or a buffer in between: a side that cannot be
 written to makes the other one stop reading.
@@ -35,7 +35,7 @@ _STOP_S = 5.0
 
 
 class FlightGate:
-    """Forwards connections from `listening` to the server at `inner`, from the moment it is made."""
+    """Forwards connections from `listening` to the server at `inner`, from its creation on."""
 
     def __init__(self, listening: socket.socket, inner: Path, limits: Limits, tls: ssl.SSLContext | None) -> None:
         self._listening, self._tls = listening, tls
@@ -48,7 +48,7 @@ class FlightGate:
         self._thread.start()
 
     def close(self) -> None:
-        """Accept no more connections, wait a moment for open calls, then close."""
+        """Accept no more connections, wait briefly for open calls, then close."""
         with contextlib.suppress(RuntimeError):  # it has ended already
             self._loop.call_soon_threadsafe(self._stopping.set)
         self._thread.join(_STOP_S + _LINGER_S + 5)
@@ -175,7 +175,7 @@ class _Passage:
         """The first bytes, which are the same for every client of Flight."""
         self._preface += data
         if not PREFACE.startswith(self._preface[: len(PREFACE)]):
-            return self.abort()  # no Flight client, so it would not understand an answer
+            return self.abort()  # not a Flight client, so it would not understand an answer
         if len(self._preface) >= len(PREFACE) and self._connecting is None:
             self.client.read(False)
             self._connecting = self._loop.create_task(self._connect())
@@ -224,7 +224,7 @@ class _Passage:
             self._timer = self._loop.call_later(min(1.0, self._gate.limits.request_timeout_s / 4), self._keep_time)
 
     def _refuse(self, refusal: CallRefusal) -> None:
-        """Report the refusal, if a frame may be sent, and wait a moment: closing at once would discard it."""
+        """Report the refusal, if a frame may be sent, and wait briefly: closing at once would discard it."""
         self._server.other = self.client.other = None
         self._server.abort()
         if self._answers.is_between:

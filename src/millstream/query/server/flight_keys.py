@@ -1,8 +1,9 @@
 """Reads the key columns that a client sends over Flight; each is checked for validity and size before it is decoded.
 
-A few bytes on the wire can be gigabytes once decoded: a dictionary with one long text that a million rows reference, a
-run of one key a million times, views that all reference the same text, lists of a billion nulls. So types whose size is
-not apparent are rejected, and for the others the decoded size of every row is computed before anything is decoded.
+A few bytes on the wire can be gigabytes once decoded: a dictionary with one long string that a million rows reference,
+a run-length encoded key repeated a million times, views that all reference the same string, lists of a billion nulls.
+So types whose size is not apparent are rejected, and for the others the decoded size of every row is computed before
+anything is decoded.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from millstream.query.wire.refusals import BadQuestionError, TooLargeError
 __all__ = ["check_key_type", "decoded_bytes", "key_columns", "too_many_keys"]
 
 _DEPTH_MAX = 8
-_VALUE_BYTES = 8  # the cost of the smallest value as an object
+_VALUE_BYTES = 8  # the size of the smallest value as an object
 
 
 def key_columns(reader: Any, limits: Limits) -> Iterator[pa.Array]:
-    """The columns of one call, as they arrive; raises a Refusal for an invalid or too large one."""
+    """The columns of one call, as they arrive; raises a Refusal for one that is invalid or too large."""
     rows, size = 0, 0
     while True:
         try:
@@ -78,7 +79,7 @@ not accepted for keys. Send a plain column.
 
 
 def decoded_bytes(column: pa.Array) -> int:
-    """The minimal size of a column of this type with every value decoded.
+    """The minimum size of this column with every value decoded.
 
     >>> decoded_bytes(pa.DictionaryArray.from_arrays([0] * 1000, ["a" * 1000]))
     1008000
@@ -100,10 +101,10 @@ def decoded_bytes(column: pa.Array) -> int:
 
 
 def _lengths(column: pa.Array) -> pa.Array | None:
-    """The bytes of every value, where they differ."""
+    """The size in bytes of every value, where sizes differ."""
     kind = str(column.type)
     if kind in ("string_view", "binary_view"):
-        # A view is its length, in four bytes of sixteen, and its reference.
+        # A view has sixteen bytes: four for its length, the others for its reference.
         views = np.frombuffer(column.buffers()[1] or b"", dtype=np.int32)
         lengths = views[4 * column.offset : 4 * (column.offset + len(column)) : 4]
         return pa.array(lengths.astype(np.int64), mask=column.is_null().to_numpy(zero_copy_only=False))
@@ -125,5 +126,5 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 def too_many_keys(most: int) -> TooLargeError:
-    """More keys than one call may have."""
+    """The refusal for more keys than one call may have."""
     return TooLargeError(f"more than {most} keys are requested in one call. Use several.")

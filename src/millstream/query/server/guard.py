@@ -1,8 +1,9 @@
 """Checks every HTTP request: its client, rate, size and time.
 
 In this order: the rate of the client, the host it names, its token, the size of the body, the time of the whole
-request. The guard reads the body up to the limit and not a byte further, before any other component sees it; so neither
-a gigabyte of keys nor a body of a byte a minute costs more than the limit. Only event streams have no time limit.
+request. The guard reads the body, up to the limit and not a byte further, before any other component receives it. So
+neither a gigabyte of keys nor a body sent at a byte per minute costs more than the limit. Only event streams have no
+time limit.
 """
 
 from __future__ import annotations
@@ -43,10 +44,10 @@ _EVENTS = (b"content-type", b"text/event-stream; charset=utf-8")
 
 
 class Rates:
-    """Limits the requests a second of each client, with twice that in a burst: a token bucket per client.
+    """Limits each client's requests per second, with bursts of twice that: a token bucket per client.
 
-    The number of stored clients is bounded: the one whose last request is oldest is evicted, and its bucket is then
-    full again. So a flood of unknown clients costs no memory.
+    The number of stored clients is bounded: the client with the oldest last request is evicted, which refills its
+    bucket. So a flood of unknown clients does not use memory.
 
     >>> rates = Rates(1.0)
     >>> [rates.wait_s("a", now_s) for now_s in (0.0, 0.0, 0.0, 1.0)]
@@ -58,7 +59,7 @@ class Rates:
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def wait_s(self, client: str, now_s: float) -> float:
-        """Zero if the request may be answered, otherwise how long its client should wait."""
+        """Zero if the request may be answered, otherwise how long the client should wait."""
         if self._per_s is None:
             return 0.0
         full = max(1.0, self._per_s * _BURST_S)
@@ -80,12 +81,12 @@ class HostNames:
 
     @classmethod
     def of(cls, settings: ServerSettings) -> HostNames | None:
-        """The names of a server; None if any name is accepted, because a token is needed anyway.
+        """The names of a server; None if any name is accepted, because a token is required anyway.
 
-        A page of another site may resolve its own name to this machine (DNS rebinding), and then send requests, from a
-        browser that can reach the server, that the page's author cannot. The name is then that of the other site, so
-        without tokens only names that are known to be the server's are accepted. An address cannot be redirected, so
-        addresses are always accepted.
+        A page of another site may resolve its own name to this machine (DNS rebinding), and then send requests from a
+        browser that can reach the server, although the page's author cannot. Such requests name the other site as the
+        host, so without tokens only known names of the server are accepted. An address cannot be rebound, so addresses
+        are always accepted.
         """
         if settings.rights is not None and not settings.allowed_hosts:
             return None
@@ -94,7 +95,7 @@ class HostNames:
         return cls(frozenset(host_of(name) for name in names if name), option)
 
     def check(self, host_header: str) -> None:
-        """Raises MalformedError for another name.
+        """Raises MalformedError for any other name.
 
         >>> HostNames(frozenset({"localhost"}), "--allow-host").check("[::1]:8787")
         >>> HostNames(frozenset({"localhost"}), "--allow-host").check("evil.example")
@@ -131,7 +132,7 @@ def _is_address(host: str) -> bool:
 
 
 def refusal_headers(answer: RefusalAnswer) -> dict[str, str]:
-    """The headers that belong to a refusal."""
+    """The response headers of a refusal."""
     headers = {"cache-control": "no-store"}
     if answer.status == 401:
         headers["www-authenticate"] = "Bearer"
@@ -181,13 +182,13 @@ class Guard:
                 await self._app(scope, _receiving(body, receive), send_noting)
         except Exception as error:
             if has_begun:
-                raise  # half of an answer is sent: the only option is to close the connection
+                raise  # part of an answer is sent: the only option is to close the connection
             answer = answer_to(error)
             self._log(answer, error)
             await _send(answer, send)
 
     def _log(self, answer: RefusalAnswer, error: Exception) -> None:
-        """Log the details that the client does not receive; a repeated error once."""
+        """Log the details that the client does not receive; a repeated error only once."""
         if answer.code in DETAILS_IN_LOG and str(error) != self._logged:
             self._logged = str(error)
             _LOG.error("a request failed: %s", error, exc_info=error if answer.code == "internal" else None)
@@ -256,7 +257,7 @@ def _too_large(bytes_max: int) -> TooLargeError:
 
 
 def _receiving(body: bytes, receive: Receive) -> Receive:
-    """The body that was read, once; then further messages, which are the end of the connection."""
+    """Returns the buffered body first, then further messages, i.e. the end of the connection."""
     is_received = False
 
     async def receive_again() -> Message:

@@ -1,8 +1,8 @@
-"""The answers of a server about its job, the same for HTTP and Flight: rights, key groups, types, then one epoch.
+"""Computes a server's answers about its job, the same for HTTP and Flight: rights, key groups, types, then one epoch.
 
-Every answer is made from one epoch and carries it. Before a value is read, these checks run in order: may the reader
-read this state, does the state exist, can it be read without unpickling, is every key of the right type and held here.
-A rejected request reads nothing from the store.
+Every answer is computed from one epoch and carries its number. Before a value is read, these checks run in order: the
+reader may read this state; the state exists; it can be read without unpickling; every key has the right type and is
+held here. A rejected request reads nothing from the store.
 
 States that were not declared queryable are named `OPERATOR::STATE` (`query.catalog`), if the view of the job allows
 them. The key groups of their keys are unknown, so every server answers for them.
@@ -49,7 +49,8 @@ _CHECKED_BYTES_MAX = 64 << 20  # about 20 ms
 
 @dataclass(frozen=True)
 class Moment:
-    """The requested epoch: one by number or time, otherwise the newest, which must not be older than `epoch_min`."""
+    """The requested epoch: selected by number or time, otherwise the newest, which must not be older than
+    `epoch_min`."""
 
     epoch: int | None = None
     time: str | None = None
@@ -74,7 +75,7 @@ class JobAnswers:
 
     @contextmanager
     def epoch(self, moment: Moment) -> Iterator[EpochView]:
-        """The requested epoch, open for the duration of the block."""
+        """Context manager: the requested epoch, open for the duration of the block."""
         if not moment.is_past:
             newest = self.job.newest()
             if moment.epoch_min is not None and newest.epoch < moment.epoch_min:
@@ -112,11 +113,11 @@ class JobAnswers:
         return AnswerBounds(self._limits.scan_rows_max, self._limits.answer_bytes_max)
 
     def facts(self, epoch: EpochView) -> dict[str, Any]:
-        """The facts of an epoch that every answer has."""
+        """The facts of an epoch that every answer contains."""
         return self.facts_of(epoch.epoch, epoch.watermark, epoch.committed_ms)
 
     def facts_of(self, epoch: int, watermark: int | None, committed_ms: int) -> dict[str, Any]:
-        """The same facts of an epoch that is known by its number and times."""
+        """The same facts of an epoch given by its number and times."""
         return {
             "job": self.job.job,
             "job_id": self.job.job_id,
@@ -145,7 +146,7 @@ class JobAnswers:
         return states
 
     def readable(self, reader: Reader, name: str) -> ServedState:
-        """The state, if the reader may read it and nothing would have to be unpickled."""
+        """The state, if the reader may read it without anything being unpickled."""
         state = self._state(reader, name)
         if state.is_pickled:
             raise PickledStateError(
@@ -165,7 +166,7 @@ class JobAnswers:
             readable = [state for state in states if reader.may_read(state)]
             if len(readable) == len(states):
                 raise
-            # The library's error names all existing states; the token may not read all of them.
+            # The library's error lists all existing states; the token may not be allowed to read all of them.
             raise UnknownStateError(
                 f"job '{self.job.job}' has no state {name[:100]!r}. States that token '{reader.name}' may read: "
                 f"{', '.join(readable) or 'none'}."
@@ -267,7 +268,7 @@ class JobAnswers:
         return read(reader, name, text, key_format, Moment())
 
     def scan(self, reader: Reader, name: str, prefix: str | None, limit: int, moment: Moment) -> dict[str, Any]:
-        """Rows of a state, `limit` of them at most. Every server answers this, whichever key groups it holds."""
+        """At most `limit` rows of a state. Every server answers this, regardless of its key groups."""
         self.readable(reader, name)
         rows_max = self._limits.scan_rows_max
         if limit > rows_max:
@@ -308,7 +309,7 @@ class JobAnswers:
         return {**self.facts(self.job.newest()), "state": name, "key": json_of(key), "points": points}
 
     def _key_in_path(self, reader: Reader, name: str, text: str, key_format: str) -> tuple[ServedState, Any]:
-        """The state and the key that a path names, both checked."""
+        """The state and key named in a path, both checked."""
         state = self.readable(reader, name)
         key = key_of_text(text, state.key_type, key_format)
         self.check_held(state, [key])
@@ -338,7 +339,7 @@ def _served(state: QueryableState) -> ServedState:
 
 
 def _check_no_pickles(epoch: EpochView, name: str) -> None:
-    """A state with a declared type may have had none in an older epoch: its pickles are never sent."""
+    """A state with a declared type may have lacked one in an older epoch: its pickles are never sent."""
     if epoch.state(name).is_pickled:
         raise PickledValueError(
             f"state {name!r} had values without a declared type in epoch {epoch.epoch}, stored as pickles: these "

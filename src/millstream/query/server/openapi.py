@@ -1,7 +1,7 @@
-"""The types of requests and answers over HTTP: the server's OpenAPI description is made of these.
+"""The types of requests and answers over HTTP: the server's OpenAPI description is generated from these.
 
-Parts of paths, parameters, headers and bodies are checked by their types. Answers are only described: they are built as
-plain objects, and are not validated again before they are sent.
+Path segments, parameters, headers and bodies are validated against their types. Answers are only described: they are
+built as plain objects and not validated before they are sent.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ Key = Annotated[Any, Field(description="A key of the state's key type, as JSON."
 
 
 class _Question(BaseModel):
-    # A misspelt name is an error: it would otherwise be ignored silently.
+    # A misspelt name is an error instead of being silently ignored.
     model_config = ConfigDict(extra="forbid")
 
 
@@ -66,7 +66,7 @@ class KeysQuestion(_Question):
 
 
 class StateKeys(_Question):
-    """Keys of one of several states."""
+    """Keys of one state among several."""
 
     state: str
     keys: list[Key]
@@ -139,7 +139,7 @@ class ServersAnswer(BaseModel):
 
 
 class StatesAnswer(_OfEpoch):
-    """Its states."""
+    """The states of a job."""
 
     states: list[StateDescription]
 
@@ -216,7 +216,7 @@ class SeriesAnswer(_OfEpoch):
 
 
 class RefusedAnswer(BaseModel):
-    """Why there is no answer, and the next step."""
+    """Why the request was refused, and the next step."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -255,7 +255,7 @@ async def _reader_now(request: Request) -> Callable[[], Reader]:
 
 
 class _KeyConvertor(Convertor[str]):
-    """The rest of a path, with any characters: a key may have slashes and ends of lines."""
+    """The rest of a path, with any characters: a key may contain slashes and line breaks."""
 
     regex = r"[\s\S]*"
 
@@ -270,7 +270,7 @@ register_url_convertor("key", _KeyConvertor())
 
 
 async def only_known(request: Request) -> None:
-    """Rejects a misspelt parameter: it would otherwise be ignored silently."""
+    """Rejects a misspelt parameter instead of silently ignoring it."""
     if not request.query_params:
         return
     known = _query_names(request.scope["route"].dependant)

@@ -1,9 +1,9 @@
-"""Runs a query server: in a thread of its own, or in the foreground until it is stopped.
+"""Runs a query server: on its own thread, or in the foreground until it is stopped.
 
 Steps of a start: check the settings; open the ports, unless that was done before (`Ports`), so that errors appear
-before anything has begun; answer; then register in the store, so that no client is sent to a server that does not
-answer yet. Steps of a stop: remove the registration; complete the requests in progress; end event streams. So replacing
-servers one after the other loses no query.
+before anything has begun; begin to answer; then register in the store, so that clients never discover a server that
+does not answer yet. Steps of a stop: remove the registration; complete the requests in progress; end event streams. So
+replacing servers one after the other loses no query.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Ports:
 
     @classmethod
     def take(cls, settings: ServerSettings) -> Ports:
-        """Open them; raises ConfigurationError if a port is in use, or if the TLS files are invalid."""
+        """Open the ports; raises ConfigurationError if a port is in use or the TLS files are invalid."""
         tls_checked(settings)
         http = _listening(settings, "listen", settings.port)
         if settings.flight_port is None:
@@ -59,7 +59,7 @@ class Ports:
 
     @property
     def http_port(self) -> int:
-        """The port of HTTP, also if any free one was requested."""
+        """The actual HTTP port, also if any free port was requested."""
         port: int = self.http.getsockname()[1]
         return port
 
@@ -72,8 +72,8 @@ class Ports:
 
 def _listening(settings: ServerSettings, option: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    # The protocol is named, since asyncio turns off Nagle's delay only for connections of a socket that names TCP:
-    # otherwise every answer waits 40 ms for an acknowledgement.
+    # TCP is passed explicitly: asyncio disables Nagle's algorithm only for sockets created with it, and otherwise every
+    # answer would wait 40 ms for an acknowledgement.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -89,7 +89,7 @@ def _listening(settings: ServerSettings, option: str, port: int) -> socket.socke
 
 
 class QueryServer:
-    """Serves one job. Without a `store` it registers nowhere, and clients must know its address.
+    """Serves one job. Without a `store` it does not register, and clients must know its address.
 
     Use it in a `with` block: it answers from `start` on, at `url`.
     """
@@ -126,7 +126,7 @@ class QueryServer:
         return f"{scheme}://{self._settings.shown_host}:{self._flight.port}"
 
     def start(self) -> QueryServer:
-        """Begin to answer; returns once it does."""
+        """Begin to answer; returns once the server answers."""
         try:
             self._start()
         except BaseException:
@@ -152,7 +152,7 @@ class QueryServer:
             log_config=None,
             log_level="error",  # invalid requests of untrusted clients are not logged
             access_log=False,
-            # Clients are identified by their connection, unless a trusted proxy reports otherwise.
+            # Clients are identified by their connection, unless a trusted proxy forwards another address.
             proxy_headers=bool(self._settings.trusted_proxies),
             forwarded_allow_ips=list(self._settings.trusted_proxies),
             backlog=min(2048, limits.connections_max),
@@ -187,7 +187,7 @@ class QueryServer:
 
     @property
     def is_answering(self) -> bool:
-        """Whether it was started, and has neither been stopped nor died."""
+        """Whether the server was started, and has neither been stopped nor died."""
         return bool(self._threads) and self._threads[0].is_alive() and not self._stopping.is_set()
 
     def __enter__(self) -> QueryServer:
@@ -218,8 +218,8 @@ class QueryServer:
         return Registration.of(self.id, self._job.job_id, self.url, self.flight_url, span, self._now_ms())
 
     def _register(self, store: Store) -> None:
-        """Register the server's address. If the store is unreachable for a moment, clients that know the address are
-        still answered."""
+        """Register the server's address. While the store is unreachable, clients that know the address are still
+        answered."""
         try:
             register(store, self._registration())
         except (MillstreamError, OSError) as error:

@@ -1,10 +1,10 @@
-"""Answers the simplest request directly in the loop: one key of the newest epoch, from memory, without a thread.
+"""Answers the simplest requests directly in the event loop: one key of the newest epoch, from memory, without a thread.
 
-On a busy machine a request waits once for every thread that it passes through, and most of the work for a small answer
-is the framework's. So `GET …/keys/{key}` and `…/windows/{key}`, with no parameter but `key_format=json`, are answered
-here if that takes microseconds: the epoch is known and new enough, the state is open and of a plain kind, the answer
-small. Any unusual or invalid request is passed on to the application, which also reports errors. Invariant: an answer
-made here equals the application's.
+On a busy machine a request waits for every thread that it passes through, and the framework accounts for most of the
+cost of a small answer. So `GET …/keys/{key}` and `…/windows/{key}`, with no parameter but `key_format=json`, are
+answered here if that takes microseconds: the epoch is known and new enough, the state is open and of a plain kind, and
+the answer is small. Any unusual or invalid request is passed on to the application, which also reports errors.
+Invariant: an answer made here equals the application's.
 
 A thread checks for newer epochs, while requests are answered from the current one.
 """
@@ -63,7 +63,7 @@ class QuickPath:
         key_format = _KEY_FORMATS.get(scope["query_string"])
         if key_format is None or parts[3] not in (self._job.job, self._job.job_id):
             return None
-        # While a check is running that began in time, the known epoch remains valid.
+        # While a check that began in time is running, the known epoch remains valid.
         epoch = self._job.known_newest(is_sought=self._search is not None)
         if epoch is None or not _is_enough(epoch.epoch, scope["headers"]):
             return None
@@ -96,14 +96,14 @@ class QuickPath:
     async def _check_for_newer(self) -> None:
         try:
             await self._check()
-        except Exception:  # a later request, which must check for itself, gets the error as its answer
+        except Exception:  # a later request must check itself, and receives the error as its answer
             pass
         finally:
             self._search = None
 
 
 def _is_enough(epoch: int, headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Whether an answer of that epoch satisfies the conditions of a request, if there are any."""
+    """Whether an answer of that epoch satisfies the conditions of a request, if any."""
     for name, value in headers:
         if name == b"if-none-match":
             return False  # perhaps there is nothing to send

@@ -7,9 +7,9 @@ A file of tokens is JSON:
 
 A token is configured in plain text or as its SHA-256. Only the hashes are stored, and they are compared in constant
 time. The file is read again when it has changed: tokens are added and removed without a restart, and a revoked token
-has no rights from then on. While the file is missing or damaged, no token has any.
+has no rights from then on. While the file is missing or damaged, no token has any rights.
 
-Without a file everyone who reaches the server may read everything, so it then listens on this machine only.
+Without a file everyone who can connect may read everything, so the server then listens on this machine only.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Rights:
         match = None
         for known, reader in self.readers.items():
             if hmac.compare_digest(known, digest):
-                match = reader  # continues: the duration must not depend on the match
+                match = reader  # no early exit: the duration must not depend on the match
         if match is None:
             raise NoTokenError(
                 "the token is not known to this server. Check it, or have it added to the file of tokens."
@@ -100,7 +100,7 @@ class Readers(Protocol):
 
 
 class TokenFile:
-    """The tokens that a file has now."""
+    """The current tokens of a file."""
 
     def __init__(self, path: Path, option: str = "--tokens", now_ns: Callable[[], int] = time.time_ns) -> None:
         self._path, self._option, self._now_ns = path, option, now_ns
@@ -114,7 +114,7 @@ class TokenFile:
     def _newest(self) -> Rights:
         version = self._file_version()
         if version is None or version != self._version:
-            # The version is from before the file was read: changes during the reading are read next time.
+            # The version is determined before the file is read, so that changes during the read are detected next time.
             try:
                 self._rights = _rights_in(self._path, self._option)
             except ConfigurationError as error:
@@ -172,7 +172,7 @@ def _reader(where: str, name: str, entry: Any) -> tuple[bytes, Reader]:
 
 
 def _can_be_sent(token: str) -> bool:
-    """Whether it is text: JSON can also contain a lone surrogate."""
+    """Whether the string can be encoded: JSON can also contain a lone surrogate."""
     try:
         token.encode()
     except UnicodeError:

@@ -15,7 +15,7 @@ __all__ = ["Limits", "ServerSettings", "key_group_span"]
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of one request, one client and all of them together. Many fields: each limits one thing.
+    """The limits of one request, of one client, and of all clients together. Many fields: each limits one thing.
 
     >>> Limits().keys_max
     10000
@@ -70,7 +70,7 @@ class ServerSettings:
         return self.certificate is not None
 
     def checked(self) -> ServerSettings:
-        """Itself; raises ConfigurationError if it would be open to untrusted clients or cannot work.
+        """Returns itself; raises ConfigurationError if the server would be open to untrusted clients or could not work.
 
         >>> ServerSettings(host="0.0.0.0").checked()
         Traceback (most recent call last):
@@ -116,7 +116,7 @@ machine read the job's state. Set a file of tokens, or confirm that this is inte
         )
 
     def called(self, option: str, plural: str | None = None) -> str:
-        """The full name of an option; `plural` is the name in a configuration of an option that a command line repeats.
+        """The full name of an option; `plural` is its name in a configuration if the command line repeats the option.
 
         >>> ServerSettings(option_prefix="millstream.query.").called("allow-host", "allow-hosts")
         'millstream.query.allow-hosts'
@@ -125,7 +125,7 @@ machine read the job's state. Set a file of tokens, or confirm that this is inte
 
     @property
     def held_span(self) -> tuple[int, int] | None:
-        """The first and the last key group that it holds; None for all."""
+        """The first and last key group held; None for all."""
         return None if self.key_groups is None else (self.key_groups[0], self.key_groups[-1])
 
     @property

@@ -1,7 +1,7 @@
 """POST /v1/jobs/{job}/sql: a SELECT over the tables of the job, answered from one epoch.
 
-The tables are stored results of the job's queries (docs/live-sql.md). Rights are by table, as by state: a statement
-that reads a table which the client may not read is rejected as a whole, before anything is read.
+The tables are stored results of the job's queries (docs/live-sql.md). Tables have access rights like states: a
+statement that reads a table which the client may not read is rejected as a whole, before anything is read.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class RowsAnswer(BaseModel):
 
 
 class Statements:
-    """The executor of one server's statements: made for the first of them, because it may need a process."""
+    """Holds one server's statement executor, created for the first statement because it may need a process."""
 
     def __init__(self, job: JobView) -> None:
         self._job, self._lock = job, threading.Lock()
@@ -97,7 +97,7 @@ def statement_routes(endpoints: Endpoints) -> APIRouter:
                 lambda: _answered(endpoints, reader, question.statement, abandoned), endpoints.statements.threads
             )
         finally:
-            abandoned.set()  # the time of the request is over: stop computing the answer
+            abandoned.set()  # the request has timed out: stop computing the answer
 
     router = APIRouter(responses=REFUSALS, dependencies=[Depends(only_known)])
     router.add_api_route("/v1/jobs/{job}/sql", sql, methods=["POST"], response_model=RowsAnswer)

@@ -1,8 +1,8 @@
 """Watchers of keys: server-sent events, one after each change of the value.
 
-One bell per server checks for new epochs while there are watchers, and wakes all of them at once. A slow watcher misses
-epochs in between and sees the newest: at most one event is pending for it. The id of an event is its epoch, so a
-browser that reconnects sends the last one it has seen, and does not receive it again.
+One bell per server checks for new epochs while there are watchers, and wakes all of them at once. A slow watcher skips
+epochs and sees the newest: at most one event is pending for it. The id of an event is its epoch, so a browser that
+reconnects sends the last one it has seen, and does not receive it again.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class EpochBell:
             )
 
     def enter(self) -> None:
-        """Adds a watcher. Call `leave` in the end."""
+        """Adds a watcher. Call `leave` at the end."""
         self._watchers += 1
         if self._task is None:
             self._task = asyncio.create_task(self._run())
 
     def leave(self) -> None:
-        """Removes a watcher; without any, the checks for epochs stop."""
+        """Removes a watcher; after the last one, the checks for epochs stop."""
         self._watchers -= 1
         if not self._watchers and self._task is not None:
             self._task.cancel()
@@ -59,7 +59,7 @@ class EpochBell:
         self._ring()
 
     async def after(self, epoch: int, patience_s: float) -> bool:
-        """Wait for an epoch newer than this one; False if there was none within `patience_s`."""
+        """Wait for an epoch newer than this one; False if none appeared within `patience_s`."""
         if self._newest > epoch or self.is_closed:
             return True
         try:
@@ -77,7 +77,7 @@ class EpochBell:
         while True:
             try:
                 newest = await self._newest_epoch()
-            except Exception:  # the store is unreachable for a moment: watchers wait, and get the error when they read
+            except Exception:  # the store is unreachable for a while: watchers wait, and get the error on read
                 newest = self._newest
             if newest > self._newest:
                 self._newest = newest
@@ -95,7 +95,7 @@ class WatchedAnswer:
 
     @classmethod
     def of(cls, answer: dict[str, Any]) -> WatchedAnswer:
-        """Encoded where it is read, not where all watchers are served."""
+        """Encoded on the thread that reads it, not on the loop that serves all watchers."""
         value: dict[str, Any] = {part: answer.get(part) for part in ("found", "value", "windows")}
         return cls(answer["epoch"], encoded(value), encoded(answer))
 
@@ -106,7 +106,7 @@ async def watch(
     """The events of one watcher, which has seen epoch `seen`: an event per change, and periodic comments."""
     last: bytes | None = None
     epoch = seen
-    bell.enter()  # here and not earlier: a stream that is never read would never reach `leave`
+    bell.enter()  # not earlier: a stream that is never read would never reach `leave`
     try:
         yield b"retry: 1000\n\n"
         while not bell.is_closed:

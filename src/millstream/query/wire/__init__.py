@@ -1,1 +1,1 @@
-"""The protocol that servers and clients of queries share: codes of refusals, keys and values as JSON, registrations."""
+"""The protocol between query servers and clients: refusal codes, keys and values as JSON, registrations."""

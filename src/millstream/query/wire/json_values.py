@@ -1,4 +1,4 @@
-"""Converts keys from strings and JSON, and values to JSON; by declared types, and never by unpickling.
+"""Converts keys from strings and JSON, and values to JSON, by declared types and never by unpickling.
 
     declared type         as a string in a path  as JSON
     STRING                itself                 text
@@ -13,9 +13,9 @@
 Keys of tables have SQL types, which map to these (`key_types`); several columns are an array, or an object.
 
 A key without a declared type is a string in a path; with `key_format=json` it is a JSON value. Objects are rejected as
-keys without a type, because their fields are unknown. `key_columns` defines equality of keys: 1, 1.0 and true are one
-key if there is no type, and 1.0 is the key 1 if it is LONG. NaN and Infinity without a type are written as such,
-without quotes (standard JSON cannot express them, Python's reader and writer can): "NaN" is a string.
+keys without a type, because their fields are unknown. `key_columns` defines equality of keys: without a type, 1, 1.0
+and true are the same key; for LONG, 1.0 is the key 1. Without a type, NaN and Infinity are written without quotes,
+because "NaN" is a string (standard JSON cannot express them, Python's json module can).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _DEPTH_MAX = 32
 
 
 def key_of_text(text: str, written: Any, key_format: str = "text") -> Any:
-    """The key in a part of a path; `written` is the type of keys in the manifest.
+    """The key in a path segment; `written` is the key type in the manifest.
 
     >>> key_of_text("42", "LONG"), key_of_text("42", "PICKLED"), key_of_text("42", "PICKLED", "json")
     (42, '42', 42)
@@ -71,7 +71,7 @@ def key_of_text(text: str, written: Any, key_format: str = "text") -> Any:
 
 
 def key_of_json(value: Any, written: Any) -> Any:
-    """The key of a JSON value.
+    """The key in a JSON value.
 
     >>> key_of_json(["a", 1], "PICKLED"), key_of_json({"b": 2, "a": 1}, {"row": [["a", "LONG"], ["b", "LONG"]]})
     (('a', 1), (1, 2))
@@ -123,7 +123,7 @@ def json_of(value: Any) -> Any:
 
 
 def json_of_key(key: Any) -> Any:
-    """The form of a key that `key_of_json` accepts for any declared type, or none: rows by position, and NaN and
+    """The form of a key that `key_of_json` accepts with any declared type or without one: rows by position, and NaN and
     infinities unchanged.
 
     >>> json_of_key(Row(user="a", score=float("inf")))
@@ -177,7 +177,8 @@ def _untyped(value: Any, depth: int = 0) -> Any:
 
 
 def _composed(value: Any, written: dict[str, Any]) -> Any:
-    """A row or tuple as a tuple: fields by name from an object, by position from an array. A list as a list."""
+    """Returns a row or tuple as a tuple (fields by name from an object, by position from an array), a list as a
+    list."""
     if "list" in written and isinstance(value, list):
         return [key_of_json(item, written["list"]) for item in value]
     fields = (
@@ -248,7 +249,7 @@ def _misfit(value: Any, written: Any, advice: str) -> KeyMisfitError:
 
 
 def _shown(value: Any) -> str:
-    # A number of many digits is never printed: that alone would exceed the time of a request.
+    # A number with very many digits is never printed: that alone would exceed the time limit of a request.
     if isinstance(value, int) and value.bit_length() > 200:
         return f"of {value.bit_length()} bits"
     try:

@@ -4,7 +4,7 @@
     {"sql": ["ROW", true, ["key0", ["VARCHAR", true, 9]], …]}    {"row": [["key0", "STRING"], …]}
 
 A manifest records the columns of a table with SQL types (`state.schemas.saved_sql_types`). Strings and numbers denote
-the same keys for both. A type that keys of the protocol cannot have keeps its name, with which it is rejected.
+the same keys in both. A type that is not supported for keys keeps its name, and is rejected by it.
 """
 
 from __future__ import annotations

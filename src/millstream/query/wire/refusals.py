@@ -1,4 +1,4 @@
-"""The refusals of a server, each kind with an HTTP status and a short code of its own.
+"""The refusals of a server, each type with its own HTTP status and short code.
 
     Refusal
     ├── MalformedError      400  no valid request
@@ -53,7 +53,7 @@ __all__ = [
 
 
 class Refusal(MillstreamError):
-    """A request is refused; `status` and `code` are the reason for machines."""
+    """A request is refused; `status` and `code` are the machine-readable reason."""
 
     status = 500
     code = "refused"
@@ -64,7 +64,7 @@ class Refusal(MillstreamError):
 
     @classmethod
     def of(cls, answer: RefusalAnswer) -> Refusal:
-        """The refusal with this answer, which another process made."""
+        """Rebuilds a refusal from an answer of another process."""
         refusal = cls(answer.message, **answer.facts)
         refusal.status, refusal.code = answer.status, answer.code
         return refusal
@@ -162,7 +162,7 @@ class TooSlowError(Refusal):
 
 @dataclass(frozen=True)
 class RefusalAnswer:
-    """The response of a refusal: status, code, message, and facts for machines."""
+    """The response of a refusal: status, code, message, and machine-readable facts."""
 
     status: int
     code: str
@@ -175,7 +175,7 @@ class RefusalAnswer:
 
 
 _LIBRARY: tuple[tuple[type[MillstreamError], int, str], ...] = (
-    # The first match counts, so particular kinds precede general ones.
+    # The first match counts, so specific types precede general ones.
     (UnknownJobError, 404, "unknown-job"),
     (UnknownStateError, 404, "unknown-state"),
     (EpochGoneError, 410, "epoch-gone"),
@@ -189,7 +189,7 @@ _LIBRARY: tuple[tuple[type[MillstreamError], int, str], ...] = (
 )
 
 
-# Untrusted clients do not learn where the store is, or which of its files failed: the server's log has that.
+# Untrusted clients do not learn where the store is, or which of its files failed: only the server's log has these.
 _OF_THE_STORE = {
     "store": "The job's store cannot be reached now, and the answer is not in memory. Try again in a moment.",
     "store-damaged": "A file of the job's store is damaged or missing. The job's operator finds out which with "

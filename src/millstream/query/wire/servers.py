@@ -1,13 +1,12 @@
-"""The servers of a job: their addresses, checked before use, and their descriptions of themselves and of their states.
+"""The servers of a job: their addresses, checked before use, their registrations, and descriptions of their states.
 
 A registration is a small sealed file in `servers/` of the job's store: the server's address, the key groups it holds,
-and when it expires unless it is renewed. It is only a hint: a client queries the server itself, and a server that has
-ended, or whose clock is wrong, is only tried last. The next server that starts removes registrations that expired long
-ago.
+and when it expires unless it is renewed. It is only a hint: clients query the server itself, and try a server that has
+ended or has a wrong clock last. The next server that starts removes registrations that expired long ago.
 
 A state is described by its types, and by the assignment of its keys to key groups. A client queries the server that
-holds the key group of a key, and a server refuses keys of groups that it does not hold. Both compute the group here, by
-the hash that the job itself uses.
+holds the key group of a key, and a server refuses keys of groups that it does not hold. Both compute the group with
+this module, by the job's own hash.
 """
 
 from __future__ import annotations
@@ -90,7 +89,7 @@ class ServerAddress:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches the address.
+    """Whether the address is reachable only from this machine.
 
     >>> [is_loopback(host) for host in ("localhost", "127.0.0.1", "::1", "0.0.0.0")]
     [True, True, True, False]
@@ -123,7 +122,7 @@ class ServerPlace:
 
     @classmethod
     def parsed(cls, description: object) -> ServerPlace | None:
-        """A server that a registration or another server describes; None for an invalid description."""
+        """Parses the description of a server by a registration or another server; None if it is invalid."""
         if not isinstance(description, Mapping):
             return None
         url, flight_url = description.get("url"), description.get("flight_url")
@@ -153,7 +152,7 @@ class Registration:
     def of(
         cls, id: str, job_id: str, url: str, flight_url: str | None, span: tuple[int, int] | None, now_ms: int
     ) -> Registration:
-        """The description of a server now."""
+        """A server's current description."""
         first, last = span or (None, None)
         return cls(id, job_id, url, flight_url, first, last, now_ms + LASTS_MS)
 
@@ -173,7 +172,8 @@ def deregister(store: Store, id: str) -> None:
 
 
 def registrations_of(store: Store) -> list[Registration]:
-    """All registrations, expired or not. A registration that was removed or cannot be read is skipped: it is a hint.
+    """All registrations, expired or not. A registration that was removed or cannot be read is skipped: it is only a
+    hint.
 
     >>> from millstream.storage import open_store
     >>> store = open_store("memory://doctest-servers")
@@ -186,8 +186,8 @@ def registrations_of(store: Store) -> list[Registration]:
         if is_server(name):
             try:
                 fields: dict[str, Any] = unseal(store.get(name), "server", FORMAT, f"{name} of store {store.url}")
-                # Anybody who can write there may write anything, with a valid seal: the codec accepts what a server
-                # writes.
+                # Anybody with write access can write anything with a valid seal, so the codec accepts only what a
+                # server writes.
                 registration = from_json(Registration, None, fields)
             except (StoreDamagedError, Misfit):
                 continue
@@ -216,7 +216,7 @@ class ServedState:
 
     @classmethod
     def parsed(cls, description: object) -> ServedState | None:
-        """A state that a server describes; None for an invalid description."""
+        """Parses a server's description of a state; None if it is invalid."""
         if not isinstance(description, Mapping):
             return None
         name, kind, groups = description.get("name"), description.get("kind"), description.get("key_groups")
@@ -237,7 +237,7 @@ class ServedState:
         return groups
 
     def groups_of_column(self, keys: pa.Array) -> list[int]:
-        """The key group of every key of a column; without a loop over the keys if it is of their declared type."""
+        """The key group of every key of a column; vectorised if the column has their declared type."""
         declared = self._declared
         if declared is None or not is_stored_as_is(declared) or keys.type != arrow_type(declared):
             return self.groups_of(keys.to_pylist())

@@ -1,7 +1,7 @@
 """The user's own modules: those next to the program, and those imported from other folders of the user.
 
 A function of the program itself is pickled by value, with the plan. A function of a module is pickled by name, so its
-module must be available to tasks. Sent are all modules and packages next to the program (a function may import one only
+module must be available to tasks. All modules and packages next to the program are sent (a function may import one only
 when it is called), and modules imported from folders that belong neither to Python nor to installed packages
 (`PYTHONPATH`, a source tree). Installed packages are not sent: they may have native code; `millstream pack` packs them.
 """

@@ -1,7 +1,7 @@
 """Checks that errors are clear: a connector is misconfigured on purpose, and its error is examined.
 
-A clear error is raised in bounded time, is no accident (such as a KeyError), names its subject, and contains no
-secret.
+A clear error is raised in bounded time, is not accidental (such as a KeyError), names its subject, and contains no
+secrets.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from millstream.testing.connectors.records import short
 
 __all__ = ["Broken", "check_error", "check_secrets"]
 
-_SLACK_S = 1.0  # a busy machine is no defect
+_SLACK_S = 1.0  # generous, because the machine may be busy
 _ACCIDENTS = (KeyError, IndexError, AttributeError, TypeError, UnboundLocalError, RecursionError, StopIteration)
 
 
 @dataclass(frozen=True)
 class Broken:
-    """A connector that cannot work: `what` is wrong with it, how to `make` it, and the words its error must have."""
+    """A connector that cannot work: its defect (`what`), how to `make` it, and the words its error must contain."""
 
     what: str
     make: Callable[[], Any]
@@ -31,7 +31,7 @@ class Broken:
 
 
 def check_error(broken: Broken, use: Callable[[Any], None], secrets: Sequence[str]) -> str:
-    """Create and use the broken connector; returns its error text, or raises why that is not clear."""
+    """Create and use the broken connector; returns its error message; raises if the message is not clear."""
     errors: list[BaseException] = []
 
     def attempt() -> None:
@@ -59,7 +59,7 @@ def check_error(broken: Broken, use: Callable[[Any], None], secrets: Sequence[st
 
 
 def check_secrets(secrets: Sequence[str], shown: dict[str, str]) -> str:
-    """Check that no secret occurs in any of these strings, keyed by the name of their place."""
+    """Check that no secret occurs in any of these strings, keyed by where they occur."""
     for place, text in shown.items():
         for secret in secrets:
             assert secret not in text, f"a secret is in {place}"

@@ -1,8 +1,8 @@
 """Crashes between any two lines of a connector's code.
 
-The code is run once while its lines are counted, and then repeatedly, each time ended at another line: by an exception
-that nothing should catch, or by the death of its process (`crash_processes`), in which no `finally` and no `with` block
-is completed. Only lines of the connector itself count, not those of the libraries it calls.
+The code is run once while its lines are counted, and then repeatedly, and each time terminated at another line: by an
+exception that nothing should catch, or by the death of its process (`crash_processes`), which completes no `finally` or
+`with` block. Only lines of the connector itself count, not those of the libraries it calls.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class CrashPoints:
         return len(self._lines)
 
     def chosen(self, many: int, *, by_exception: bool = False) -> list[int]:
-        """Up to `many` moments of the lines counted last: the first and the last execution of every line, and then
-        others, evenly spread.
+        """Up to `many` of the steps counted last: the first and last execution of every line, then others, evenly
+        spread.
 
         For exceptions, lines with a `with` are excluded: Python visits them once more before it leaves the block, and
         the context would never be left. A process that dies leaves everything."""
@@ -61,12 +61,12 @@ class CrashPoints:
         return sorted({ordered[round(step * (len(ordered) - 1) / (many - 1))] for step in range(many)})
 
     def place(self, moment: int) -> str:
-        """The line of a moment, for messages."""
+        """The line executed at a step, for messages."""
         path, line = self._lines[moment]
         return f"{Path(path).name}:{line}"
 
     def crash(self, call: Callable[[], Any], moment: int) -> bool:
-        """Run `call` and crash it just before its line number `moment`; returns whether it got there."""
+        """Run `call` and crash it just before step `moment`; returns whether the step was reached."""
         try:
             self._crash_run(call, moment, _raise)
         except SimulatedCrash:

@@ -1,6 +1,6 @@
-"""Processes that die in the middle of a commit, as by kill -9.
+"""Processes that die in the middle of a commit, as with kill -9.
 
-Forking the test's process would be quick and wrong: a client library's threads do not exist in the child, and its locks
+Forking the test's process would be fast but wrong: a client library's threads do not exist in the child, and its locks
 may be held forever. So a nursery is started, a fresh interpreter without threads: for each commit it forks a child,
 which opens the sink and dies at its line.
 
@@ -37,7 +37,7 @@ _SERVE = "from millstream.testing.connectors.crash_processes import serve; serve
 
 @dataclass(frozen=True)
 class DoomedCommit:
-    """A commit, and the moment at which its process dies."""
+    """A commit, and the step at which its process dies."""
 
     sink: Sink
     commit: CommitId

@@ -31,7 +31,7 @@ def order_difference(actual: Sequence[Any], expected: Sequence[Any]) -> str:
 
 
 def bag_difference(actual: Sequence[Any], expected: Sequence[Any], *, repeats_allowed: bool = False) -> str:
-    """The lost, duplicated or unexpected records, in any order; "" if there are none.
+    """The lost, duplicated or unexpected records, in any order; "" if the bags are equal.
 
     >>> bag_difference([1, 1, 3], [1, 2])
     'lost: 2; doubled: 1; never written: 3'

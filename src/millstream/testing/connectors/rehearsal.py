@@ -1,4 +1,4 @@
-"""A sink's part in a job, executed step by step: write and stage in tasks, decide, commit on the driver.
+"""Executes a sink's part in a job step by step: write and stage in tasks, decide, commit on the driver.
 
 It is the engine's protocol without the engine, so that a scene can stop between any two steps, repeat a step, or run
 two drivers. Manifest data goes through JSON, and task data is pickled.
@@ -66,7 +66,7 @@ class Rehearsal:
         return self.actors[-1]
 
     def close(self) -> None:
-        """Close all drivers, also dead ones, which would otherwise leak in the test's process."""
+        """Close all drivers, including dead ones, which would otherwise leak in the test's process."""
         while self.actors:
             self.actors.pop().opened.close()
 
@@ -125,7 +125,7 @@ class Rehearsal:
         (actor or self.actor).opened.commit(commit, publish, self.store)
 
     def run(self, records: Sequence[Any], final: bool = False) -> None:
-        """One epoch without trouble."""
+        """One epoch without failures."""
         self.decide(self.stage(records), records, final)
         self.commit()
 

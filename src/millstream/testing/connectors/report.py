@@ -1,8 +1,8 @@
 """The report of a connector check, in sentences.
 
-A check tests one promise of the contract. It passed, failed (with details), or was left out (with the reason): a report
-never hides an omitted check. A report with a failure is raised as an error, so that `check_source(...)` alone is a
-complete test.
+A check tests one promise of the contract. Its verdict is passed, failed (with details), or left out (with the reason):
+a report never hides an omitted check. A report with a failure is raised as an error, so that `check_source(...)` alone
+is a complete test.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def check_crashes(checks: Checklist, trial: SinkTrial) -> None:
 
 
 def _repeat(trial: SinkTrial) -> str:
-    """Repeat a commit: by the same driver, by the next, and of an epoch before the last."""
+    """Repeat a commit: by the same driver, by its successor, and of an epoch before the last."""
     scene, (first, second) = trial.scene(), trial.halves()
     scene.job.run(first)
     scene.job.commit()
@@ -92,7 +92,7 @@ def _abort(trial: SinkTrial) -> str:
 
 
 def _dead_driver(trial: SinkTrial) -> str:
-    """The driver wrote the manifest and died; once before a later epoch, once at the last."""
+    """The driver wrote the manifest and died: once with a later epoch to follow, once at the last one."""
     scene, (first, second) = trial.scene(), trial.halves()
     scene.job.decide(scene.job.stage(first), first)
     scene.job.replace_driver()

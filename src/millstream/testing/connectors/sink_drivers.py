@@ -1,4 +1,5 @@
-"""Scenes with more than one driver: one that wakes up late, two at once; other jobs and sinks at the same place."""
+"""Scenes with more than one driver: a driver that resumes late, two at once; other jobs and sinks with the same
+target."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sink in a real job that crashes and is started again: the engine itself, in this process."""
+"""Tests a sink in a real job that crashes and restarts, with the real engine in this process."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Checks a sink's contract: every record appears once, whatever crashes, and not before its commit.
+"""Checks a sink's contract: every record appears once, despite any crash, and not before its commit.
 
-Each scene writes to a place of its own and fails in its own way; in the end a reader's result must equal the written
+Each scene writes to its own target and fails in its own way; at the end a reader's result must equal the written
 records. A sink that promises at-least-once may duplicate a record, but must not lose one.
 """
 

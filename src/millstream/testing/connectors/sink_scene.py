@@ -1,4 +1,4 @@
-"""One scene: a sink that writes to a place of its own, and a reader that checks it."""
+"""One scene: a sink that writes to its own target, and a reader that checks it."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class SinkTrial:
     jobs: list[Rehearsal] = field(default_factory=list)
 
     def scene(self) -> Scene:
-        """A new place, and a job that writes to it."""
+        """A new target, and a job that writes to it."""
         place = f"place{secrets.token_hex(6)}"
         return Scene(self, place, self.job(place))
 
     def job(self, place: str) -> Rehearsal:
-        """Another job that writes to the place."""
+        """Another job that writes to the target."""
         self.jobs.append(Rehearsal(lambda: self.make(place), self.store, self.type_info, self.session))
         return self.jobs[-1]
 

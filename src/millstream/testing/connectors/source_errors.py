@@ -1,4 +1,4 @@
-"""Drives a source that must fail, epoch after epoch, for as long as it may wait."""
+"""Drives a source that must fail, epoch after epoch, up to a time limit."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def error_of(broken: Broken, session: Any, secrets: Sequence[str]) -> Callable[[
 
 
 def _ask_until(deadline: float, reader: SourceReader) -> None:
-    """Poll as a driver does, epoch after epoch, until the input ends: a source may wait for a failure to pass."""
+    """Poll as a driver does, epoch after epoch, until the input ends: a source may wait in case a failure is
+    transient."""
     positions: dict[str, Any] = {}
     while time.monotonic() < deadline:
         splits = reader.splits()

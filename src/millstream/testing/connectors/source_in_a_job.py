@@ -1,4 +1,4 @@
-"""A source in a real job that crashes: the engine itself, in this process."""
+"""Tests a source in a real job that crashes, with the real engine in this process."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _CrashingMap:
 
 
 def records_of_a_job(source: Source, walks: Sequence[Walk], parallelism: int) -> tuple[list[Any], int]:
-    """The published output of a job over `source`, and its number of crashes."""
+    """The published output of a job that reads `source`, and its number of crashes."""
     job, count = secrets.token_hex(8), sum(len(walk.records) for walk in walks)
     _CRASHES_LEFT[job] = 2
     out = Collect()

@@ -121,7 +121,7 @@ def _begin(checks: Checklist, trial: _Trial, budget: int, expected: Sequence[Any
         until_s = time.monotonic() + _FIRST_RECORDS_S
         trial.walks = _walked(trial, budget)
         while not trial.ranges and time.monotonic() < until_s:
-            time.sleep(_PAUSE_S)  # received input arrives a moment after the request
+            time.sleep(_PAUSE_S)  # received input arrives shortly after the request
             trial.listings.clear()
             trial.walks = _walked(trial, budget)
         count = sum(len(walk.records) for walk in trial.walks)
@@ -213,7 +213,7 @@ def _check_cuts(trial: _Trial) -> str:
 
 
 def _early_difference(walk: Walk, expected: Sequence[Any]) -> str:
-    """The first difference of two readings, as far as both got. A reading that ended must be complete."""
+    """The first difference of two reads, up to the end of the shorter one. A read that ended must be complete."""
     count = len(expected) if walk.ended else min(len(walk.records), len(expected))
     return order_difference(walk.records[:count], expected[:count])
 
@@ -274,7 +274,7 @@ def _check_torn(trial: _Trial) -> str:
 
 
 def _check_at_once(trial: _Trial) -> str:
-    """Interleave reads step by step: one in a copy of its own, two in one worker process, which share the object."""
+    """Interleave reads step by step: one in a separate copy, two in one worker process, which share the object."""
     _must_replay(trial)
     shared = trial.in_a_task()
     for range_ in trial.ranges[:5]:
@@ -339,7 +339,7 @@ def _check_lives(checks: Checklist, trial: _Trial) -> None:
 
 
 def _restart(trial: _Trial) -> str:
-    """A driver dies after each epoch in turn, per split: splits are independent."""
+    """For each split separately, a driver dies after each epoch in turn."""
     _must_replay(trial)
     lives = 0
     for walk in trial.walks[:3]:

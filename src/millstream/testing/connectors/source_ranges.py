@@ -1,4 +1,5 @@
-"""Reads a source as the engine does: in ranges planned by `reach`, offsets through JSON, records through their type."""
+"""Reads a source as the engine does: in ranges planned by `reach`, with offsets converted by JSON and records by their
+type."""
 
 from __future__ import annotations
 

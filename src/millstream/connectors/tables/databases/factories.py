@@ -1,7 +1,7 @@
 """Options of tables in databases, and the sources and sinks they configure.
 
-`jdbc` reads a table of PostgreSQL once, in one snapshot, and writes tables of PostgreSQL and MySQL: by the primary key,
-if one is declared, and each epoch in one transaction. `postgres-cdc` reads a table and then every change of it.
+`jdbc` reads a table of PostgreSQL once, in one snapshot, and writes tables of PostgreSQL and MySQL: by the primary key
+if declared, with one transaction per epoch. `postgres-cdc` reads a table and then every change to it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Converts rows of SQL tables to the rows of database connectors, which have types from `Types`, and back.
+"""Converts rows of SQL tables to rows of database connectors, which use `Types`, and back.
 
 Whole columns are cast. The planner keeps the parts of a type that the database lacks (a length, NOT NULL).
 """

@@ -1,8 +1,8 @@
 """Looks up rows of a database table by key: one SELECT for many keys.
 
 Each thread has its own cached connection. Values are read as in a scan, from the database's text format,
-and keys are bound as in a sink, so that a column has one meaning for all access paths. An error that
-the database will repeat is an error of the program; requests to an unavailable one may be retried.
+and keys are bound as in a sink, so that a column has the same meaning in all access paths. A permanent database error
+is an error of the program; requests to an unavailable database may be retried.
 """
 
 from __future__ import annotations

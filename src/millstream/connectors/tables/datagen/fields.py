@@ -1,7 +1,7 @@
 """Fields of generated columns: a **field** computes an array for any rows, from their numbers.
 
 A field is frozen data with one method. Random values are a pure function of the row's number and the column's salt, so
-that a row has the same values whenever it is generated. Times are relative to the moment a row is due.
+that a row has the same values each time it is generated. Times are relative to the time at which a row is due.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _HEX = np.frombuffer(b"0123456789abcdef", dtype=np.uint8)
 
 @dataclass(frozen=True)
 class Rows:
-    """Row numbers, and the moment each row is due, in ms since 1970."""
+    """Row numbers, and the time at which each row is due, in ms since 1970."""
 
     numbers: Int64s
     due_ms: Int64s
@@ -173,7 +173,7 @@ class TextField(BytesField):
 
 @dataclass(frozen=True)
 class MomentField(GeneratedField):
-    """The moment the row is due, or up to `past_ms` before it: a timestamp, a date or a time of day."""
+    """The time at which the row is due, or up to `past_ms` earlier: a timestamp, a date or a time of day."""
 
     past_ms: int = 0
 

@@ -1,7 +1,7 @@
-"""The source of generated rows: each row, and the moment it is due, is a function of its number.
+"""The source of generated rows: each row, and the time at which it is due, is a function of its number.
 
 An offset is the number of the next row of a split, and the start time of the table, which the clock of the first epoch
-sets and every manifest stores: so a row generated again has the same times. Rows are due at the rate of
+sets and every manifest stores: so a regenerated row has the same times. Rows are due at the rate of
 the table; without one, all are due at the start time.
 """
 

@@ -3,8 +3,8 @@
 A partition column is not in the files: its value is part of their path (`day=2026-11-16/part-0.parquet`). Metadata
 columns name the file of a row. Both are constant for all rows of a file, so they cost one value each.
 
-A file that the table excludes (its path does not match the pattern, or its partition the query) keeps
-its place in the list of files, which several tables may share, as a file without rows: its start is its end.
+A file that the table excludes (its path does not match the pattern, or its partition the query) keeps its position in
+the list of files, which several tables may share, as a file without rows: its start is its end.
 """
 
 from __future__ import annotations

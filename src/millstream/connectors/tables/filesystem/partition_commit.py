@@ -7,13 +7,13 @@ A partition is *open* from the first epoch that stages rows for it until it is c
 - at the end of bounded input, in any case.
 
 The driver passes the sink the watermark after the epoch (`Sink.plan_timed_commit`): the value that the
-manifest stores for the sink, the minimum of all its tasks. So the due partitions are a function of the manifest,
-decided before it is written, and the same after every crash. Rows of a due partition do not wait for a larger file:
-one commit publishes all its parts, and then the success file. Commits are repeated until one is
-known to be complete, and writing an empty file again changes nothing.
+manifest stores for the sink, the minimum of all its tasks. So the due partitions are a function of the manifest, are
+decided before it is written, and are the same after every crash. Rows of a due partition do not wait for a larger file:
+one commit publishes all its parts, and then the success file. Commits are repeated until one is known to be complete,
+and writing an empty file again changes nothing.
 
 Late rows of a committed partition open it again; it is due at once, and its success file is written anew.
-A partition whose name has no time (the one of NULL) is due at the end of the input only.
+A partition without a time in its name (that of NULL) is due only at the end of the input.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class PartitionTime:
 
 @dataclass(frozen=True)
 class CommitRule:
-    """When partitions are due, and the name of the success file. `time` None: by the job's clock."""
+    """When partitions are due, and the name of the success file. `time` None: partitions are due by the job's clock."""
 
     delay_ms: int = 0
     time: PartitionTime | None = None

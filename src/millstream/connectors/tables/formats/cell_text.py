@@ -73,7 +73,7 @@ _EPOCH = dt.datetime(1970, 1, 1)
 
 
 def has_text(data_type: DataType) -> bool:
-    """Whether values of the type are one text."""
+    """Whether a value of the type has a single text."""
     return isinstance(data_type, (*_WHOLE, *_FRACTION, *_TEXT, *_BYTES, *_MOMENT, *_KNOWN))
 
 
@@ -186,7 +186,7 @@ def _with_fractions(seconds: pa.Array, texts: pa.Array, at: int, unit: str, prec
 
 
 def cell_value(text: str, data_type: DataType, style: str = SQL) -> Any:
-    """The value of a string, in the form `pa.array` accepts: moments are ticks. Raises ValueError."""
+    """The value of a string, in the form `pa.array` accepts: times are ticks. Raises ValueError."""
     try:
         return _cell_value(text, data_type, style)
     except (ValueError, ArithmeticError, UnfitValue, binascii.Error) as error:

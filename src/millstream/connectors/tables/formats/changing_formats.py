@@ -1,10 +1,10 @@
 """Changelog formats: Flink's `debezium-json` and `canal-json`. Messages carry rows with row kinds.
 
 An update is two rows: the previous (-U) and the current (+U) one. The sink writes one message per row, as Flink does:
-+I and +U as insert, -U and -D as delete. Debezium's messages are read in columns; doubtful ones,
-and all of Canal's, one by one, by `debezium_changes` and `canal_changes`, which define the result.
++I and +U as insert, -U and -D as delete. Debezium's messages are decoded in columnar form; doubtful ones, and all of
+Canal's, individually by `debezium_changes` and `canal_changes`, which define the result.
 
-One reader reads a file of changes from its front: a delete must not precede its insert.
+A file of changes is read by one reader, from its front: a delete must not precede its insert.
 """
 
 from __future__ import annotations

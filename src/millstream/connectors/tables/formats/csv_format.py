@@ -1,8 +1,8 @@
-"""The CSV table format: Flink's `csv`, read and written in columns.
+"""The CSV table format: Flink's `csv`, with columnar reads and writes.
 
 A record is split into columns of text (`messages/csv_messages`), which are then converted to values. Files are read
-line by line while every line is certainly one record; from the first other line on, such as one inside quotes, Python's
-parser reads to the end of the range. Both produce the same records and the same positions.
+line by line as long as every line is certainly one record; from the first other line on, such as one inside quotes,
+Python's parser reads to the end of the range. Both produce the same records and the same positions.
 
 An empty field is NULL unless it is text; `csv.null-literal` is NULL for every type. Quoting follows Jackson.
 """
@@ -274,8 +274,8 @@ class CsvTableEncoder(MessageEncoder):
         return joined_texts(pieces) if len(pieces) > 1 else pieces[0]
 
     def _field(self, column: pa.Array, at: int) -> _Field:
-        """The strings of a field, quoted where necessary; NULL is not quoted. Repeated moments are formatted
-        once each."""
+        """The strings of a field, quoted where necessary; NULL is not quoted. Repeated times are formatted once
+        each."""
         if not isinstance(self.row_type.fields[at].data_type, _SPACED) or not _repeats(column):
             return self._texts(column, at)
         encoded = column.dictionary_encode(null_encoding="encode")

@@ -2,8 +2,8 @@
 messages.
 
 An invalid cell makes its record bad. If the table ignores unreadable input, the cell
-is NULL instead, as in Flink; its record is dropped only if the column is NOT NULL. So a NOT NULL column never
-holds NULL, whatever the file contains.
+is NULL instead, as in Flink; its record is dropped only if the column is NOT NULL. So a NOT NULL column never holds
+NULL, regardless of the file's content.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ _ESCAPED = {r"\t": "\t", r"\n": "\n", r"\r": "\r", r"\\": "\\"}
 
 
 class TableFormat(ABC):
-    """A format. One for files only, or for messages only, overrides only their methods."""
+    """A format. A format only for files, or only for messages, overrides only their methods."""
 
     name: str
     options: Sequence[TableOption] = ()

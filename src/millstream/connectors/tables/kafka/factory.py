@@ -186,7 +186,7 @@ class KafkaFactory(TableFactory):
 
 
 def transaction_prefix(options: TableOptions, delivery: str) -> str:
-    """The prefix of transaction names; exactly-once needs one that no other job has."""
+    """The prefix of transaction names; exactly-once needs one that no other job uses."""
     prefix = options.text("sink.transactional-id-prefix")
     if delivery == "exactly-once" and prefix is None:
         raise ProgramError(

@@ -210,7 +210,7 @@ class TableRecords:
 
 
 def _without_null_values(maps: pa.MapArray) -> pa.MapArray:
-    """Headers with empty values in place of NULL, where the table declares NOT NULL values: as in Flink."""
+    """Headers with NULL replaced by empty values if the table declares NOT NULL values, as in Flink."""
     return pa.MapArray.from_arrays(maps.offsets, maps.keys, pc.fill_null(maps.items, b""))
 
 

@@ -1,6 +1,6 @@
 """Kind and time of each event, and the people and auctions that exist at that time.
 
-Events come in rounds: of every 50, one person, then three auctions, then 46 bids. So the number of an event
+Events are generated in rounds of 50: one person, then three auctions, then 46 bids. So the number of an event
 determines everything that other events refer to, without state.
 """
 
@@ -76,7 +76,7 @@ class EventRules:
         return near
 
     def auction_length_ms(self, numbers: Int64s, salt: int) -> Int64s:
-        """How long an auction is open: about until as many others have opened as are open."""
+        """How long an auction is open: about as long as it takes to open as many new auctions as are open at a time."""
         ahead = _IN_FLIGHT_AUCTIONS * self.round_length // self.auctions
         horizon = self.times_ms(numbers + ahead) - self.times_ms(numbers)
         return 1 + below(numbers, salt, np.maximum(horizon * 2, 1))
