@@ -129,7 +129,7 @@ def test_answers_never_go_backwards_at_a_lagging_server() -> None:
     store = new_store(ahead)
     with serve(behind, store), QueryClient(store.url) as client:
         with serve(ahead, store):
-            client._directory._looked_s = float("-inf")
+            client._directory._refreshed_s = float("-inf")
             deadline = time.monotonic() + 60
             while client.epoch_seen < 3 and time.monotonic() < deadline:  # servers take turns
                 client.get("totals", KEYS[0])

@@ -100,7 +100,7 @@ def test_a_sql_job_stopped_with_a_savepoint_is_restored_at_another_parallelism(
 
     savepoint = job_until_savepoint(environment("first"), tmp_path)
     assert 0 < len(written_windows(tmp_path)) < len(expected_windows())
-    with pytest.raises(StateSchemaError, match=r"it stored SUM\(n\), and would keep MAX\(n\)"):
+    with pytest.raises(StateSchemaError, match=r"it stored SUM\(n\), and would store MAX\(n\)"):
         go_on(environment("changed"), tmp_path, savepoint, 3, INSERTS_OF_OTHERS[0])
     go_on(environment("second"), tmp_path, savepoint, parallelism=3)
     assert written_windows(tmp_path) == expected_windows()

@@ -29,7 +29,7 @@ def test_executors_upload_files_of_dead_workers_on_request(spark: Any, tmp_path:
     facts = JobFacts("job", "id", "run", PatientStore(below), tier=TierSettings(str(tmp_path / "tier")))
     files = UnsentFiles(spark)
     files.send(JobFacts("job", "id", "run", PatientStore(below)))  # without a tier no executor is involved
-    assert files._asking is None
+    assert files._sender is None
     files.send(facts)
     deadline_s = time.monotonic() + PATIENCE_S
     while not below.exists(NAME) and time.monotonic() < deadline_s:

@@ -815,7 +815,7 @@ def test_many_processes_see_exactly_what_a_store_without_a_tier_would_show(
 
 
 def adopt(store: TieredStore) -> None:
-    store.uploads._look_s = 0.0
+    store.uploads._next_adoption_s = 0.0
     store.adopt()
 
 
