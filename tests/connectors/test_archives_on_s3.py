@@ -152,5 +152,5 @@ def test_an_unreachable_archive_is_waited_for_and_queries_report_missing_files(
         check_whole(env, bucket, store, archive, format)
         file = query.open(store).newest().table("closed_windows").archived_files[0]
         bucket.client.delete_object(Bucket=bucket.name, Key=f"archive/{file.file}")
-        with pytest.raises(MillstreamError, match=f"{file.file} in .*archive is gone, with {file.rows} rows"):
+        with pytest.raises(MillstreamError, match=f"{file.file} in .*archive is missing, with {file.rows} rows"):
             rows(env, "SELECT COUNT(*) FROM closed_windows")

@@ -130,7 +130,7 @@ def test_a_replaced_object_is_rejected_by_name(bucket: Bucket) -> None:
     with pytest.raises(JobFailedError, match=r"in/a\.txt has changed since it was first listed"):
         list(source.read(split, 0, 8))
     bucket.client.delete_object(Bucket=bucket.name, Key="in/a.txt")
-    with pytest.raises(JobFailedError, match=r"in/a\.txt is gone"):
+    with pytest.raises(JobFailedError, match=r"in/a\.txt no longer exists"):
         list(source.read(split, 0, 8))
 
 

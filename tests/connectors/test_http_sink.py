@@ -111,7 +111,7 @@ def test_an_unreachable_service_is_reported(http_service: HttpService) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"url": "ftp://x"}, "begins otherwise, expected http://host:port, or https://"),
+        ({"url": "ftp://x"}, "has another scheme, expected http://host:port, or https://"),
         ({"url": "http://me:word@x/"}, "holds a user or a password"),
         ({"schema": "json"}, "expected a SerializationSchema"),
         ({"body": "xml"}, "expected 'json-array', 'lines' or 'single'"),

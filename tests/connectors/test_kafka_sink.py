@@ -617,7 +617,7 @@ def test_a_missing_topic_is_reported_at_the_start(kafka_broker: KafkaBroker) -> 
 
 
 def test_an_unknown_property_is_reported_at_the_start(kafka_broker: KafkaBroker) -> None:
-    with pytest.raises(ConfigurationError, match=r"refuses the properties: No such configuration property.*nonsense"):
+    with pytest.raises(ConfigurationError, match=r"rejects the properties: No such configuration property.*nonsense"):
         started_with(sink_of(kafka_broker.bootstrap, "t", nonsense=1))
 
 

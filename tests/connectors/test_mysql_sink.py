@@ -197,7 +197,7 @@ def test_an_upsert_that_could_overwrite_other_rows_is_rejected(
     mariadb_server.execute(f"alter table {table} add {index}")
     mariadb_server.execute(f"insert into {table} values ('a', 1), ('b', 2), ('c', 3)")
     message = refused(mariadb_server, table, [Row.of_kind(RowKind.UPDATE_AFTER, word="d", n=3)], "word")
-    assert f"has the unique index {shown} beside the key word" in message
+    assert f"has the unique index {shown} besides the key word" in message
     assert "MySQL would overwrite that row" in message
     assert rows_of(mariadb_server, table) == [("a", 1), ("b", 2), ("c", 3)]
 
@@ -223,7 +223,7 @@ def test_an_index_created_while_the_job_runs_overwrites_nothing(
     sink.commit(commit_id(1, table), payloads, store)
     mariadb_server.execute(f"alter table {table} add unique key i (n)")
     payloads = staged(sink, store, [Row(word="c", n=1)])  # type: ignore[arg-type]
-    with pytest.raises(ProgramError, match=r"has the unique index i \(n\) beside the key word"):
+    with pytest.raises(ProgramError, match=r"has the unique index i \(n\) besides the key word"):
         sink.commit(commit_id(2, table), payloads, store)
     assert rows_of(mariadb_server, table) == [("a", 1), ("b", 2)]
     mariadb_server.execute(f"alter table {table} drop index i")

@@ -841,7 +841,7 @@ def test_a_slot_with_a_lost_log_is_reported() -> None:
 def test_a_missing_table_and_a_wrong_type_are_reported_at_the_users_line(
     postgres_server: PostgresServer, table: str
 ) -> None:
-    assert "there is no table nowhere" in refusal(lambda: PostgresChanges(url_of(postgres_server), "nowhere"))
+    assert "table nowhere does not exist" in refusal(lambda: PostgresChanges(url_of(postgres_server), "nowhere"))
     other = Types.ROW_NAMED(["id", "title"], [Types.INT(), Types.STRING()])
     message = refusal(lambda: changes_of(postgres_server, table, type_info=other))
     assert "and not ['title']" in message and "change_readers.py" in message

@@ -360,7 +360,7 @@ def test_an_upsert_that_may_violate_another_index_is_rejected(
     """The server would reject rows of an epoch that the job has committed, and the job could never continue."""
     query(postgres_server, index.format(keyed_table))
     message = refused(postgres_server, keyed_table, key="word")
-    assert f"has the unique index {keyed_table}i {shown} beside the key word" in message
+    assert f"has the unique index {keyed_table}i {shown} besides the key word" in message
     assert f"drop it (DROP INDEX {keyed_table}i)" in message
 
 
@@ -407,7 +407,7 @@ def test_missing_privileges_are_reported_by_name(postgres_server: PostgresServer
             sink._connector.opened(None)
         return str(refusal.value)
 
-    assert f'Have somebody run: CREATE TABLE IF NOT EXISTS "{own}" (committer text PRIMARY KEY' in message(own)
+    assert f'Have an authorised role run: CREATE TABLE IF NOT EXISTS "{own}" (committer text PRIMARY KEY' in message(own)
     query(postgres_server, f"create table {own} (committer text primary key, epoch bigint, committed_at timestamptz)")
     assert f"Role '{role}' may not write to table {own}. Have its owner run: GRANT" in message(own)
     query(postgres_server, f"grant all on {own} to {role}")
@@ -427,7 +427,7 @@ def test_rows_that_violate_the_table_are_reported(postgres_server: PostgresServe
     assert "`millstream refused memory:" in message and "--set-aside FOLDER" in message
     other = Types.ROW_NAMED(["word", "m"], [Types.STRING(), Types.LONG()])
     message = refused(postgres_server, table, rows=[Row(word="a", m=1)], type_info=other)
-    assert "the table has the columns ['word', 'n'], not ['m']" in message
+    assert "the table has the columns ['word', 'n'], but not ['m']" in message
 
 
 def test_updates_without_a_key_are_rejected(postgres_server: PostgresServer, table: str) -> None:
