@@ -218,7 +218,10 @@ def test_a_table_renamed_and_back_in_one_transaction_is_still_read(
     ("change", "message"),
     [
         ("alter table {0} rename to {0}b", "is now named public.{0}b"),
-        ("alter table {0} rename to {0}b; create table {0} (id int primary key, name text)", "is now named public.{0}b"),
+        (
+            "alter table {0} rename to {0}b; create table {0} (id int primary key, name text)",
+            "is now named public.{0}b",
+        ),
         ("drop table {0}; create table {0} (id int primary key, name text)", "the table was dropped"),
         ("drop table {0}", "the table was dropped"),
         ("create table {0}h () inherits ({0})", "{0}h inherit from the table"),

@@ -407,7 +407,9 @@ def test_missing_privileges_are_reported_by_name(postgres_server: PostgresServer
             sink._connector.opened(None)
         return str(refusal.value)
 
-    assert f'Have an authorised role run: CREATE TABLE IF NOT EXISTS "{own}" (committer text PRIMARY KEY' in message(own)
+    assert f'Have an authorised role run: CREATE TABLE IF NOT EXISTS "{own}" (committer text PRIMARY KEY' in message(
+        own
+    )
     query(postgres_server, f"create table {own} (committer text primary key, epoch bigint, committed_at timestamptz)")
     assert f"Role '{role}' may not write to table {own}. Have its owner run: GRANT" in message(own)
     query(postgres_server, f"grant all on {own} to {role}")
