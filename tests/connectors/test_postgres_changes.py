@@ -844,7 +844,7 @@ def test_a_missing_table_and_a_wrong_type_are_reported_at_the_users_line(
     assert "table nowhere does not exist" in refusal(lambda: PostgresChanges(url_of(postgres_server), "nowhere"))
     other = Types.ROW_NAMED(["id", "title"], [Types.INT(), Types.STRING()])
     message = refusal(lambda: changes_of(postgres_server, table, type_info=other))
-    assert "and not ['title']" in message and "change_readers.py" in message
+    assert "but not ['title']" in message and "change_readers.py" in message
 
 
 def test_an_error_in_a_job_names_the_table(postgres_server: PostgresServer, table: str) -> None:

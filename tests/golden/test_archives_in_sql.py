@@ -18,7 +18,7 @@ from waits.live_answers import eventually, rows
 from millstream import query
 from millstream.errors import MillstreamError
 from millstream.query import archived_rows
-from millstream.query.server import QueryServer, Reader, Rights, ServerSettings
+from millstream.query.server import Limits, QueryServer, Reader, Rights, ServerSettings
 from millstream.state_reader.verifying import verify
 from millstream.table import EnvironmentSettings, TableEnvironment
 from millstream.testing.local_jobs import jobs_in_memory
@@ -130,7 +130,7 @@ def test_archived_rows_are_queried_over_http_and_a_plain_get_reports_that_it_ski
     token = "a-token-of-some-length"
     rights = Rights({hashlib.sha256(token.encode()).digest(): Reader("dash", ("closed_windows",))})
     with (
-        QueryServer(view, ServerSettings(port=0, rights=rights)) as server,
+        QueryServer(view, ServerSettings(port=0, rights=rights, limits=Limits(request_timeout_s=50.0))) as server,
         httpx.Client(base_url=f"{server.url}/v1/jobs/hours", timeout=60) as client,
     ):
         body, headers = {"statement": "SELECT SUM(c) FROM closed_windows"}, {"authorization": f"Bearer {token}"}
