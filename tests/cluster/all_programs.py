@@ -1,6 +1,6 @@
-"""Every test program in one job. Run by test_programs_on_a_cluster, as a user would run it.
+"""Every program of the tests in one job. Run by test_programs_on_a_cluster, as a user would run it.
 
-Prints one JSON line: the programs with a wrong answer.
+Prints one JSON line: which programs gave another answer than they should.
 """
 
 from __future__ import annotations

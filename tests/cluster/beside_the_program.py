@@ -1,4 +1,4 @@
-"""A module in the program's folder, as users have them: tasks import it, too."""
+"""A module beside the program, as users have them: tasks import it, too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs run on a cluster like a user's: in a process of their own, with a store on MinIO."""
+"""Programs run on a cluster as a user runs them: a process of their own, with a store on MinIO."""
 
 from __future__ import annotations
 
@@ -21,9 +21,7 @@ _HIDDEN = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_HOME", "SPARK_LOCAL
 
 
 def driver_environment(store: MinioServer | None = None) -> dict[str, str]:
-    """The environment of the driver's process: our source, the tests' modules, access to the store; nothing about
-    executors.
-    """
+    """What the driver's process finds: our source, the tests' modules, the way to the store; no word on executors."""
     environment = {name: value for name, value in os.environ.items() if name not in _HIDDEN}
     environment["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(TESTS)])
     if store is not None:
@@ -49,7 +47,7 @@ def spark_submit(cluster: SparkCluster, program: Path, *arguments: str) -> list[
 
 
 def answer_of(run: subprocess.CompletedProcess[str]) -> dict[str, Any]:
-    """The answer that a program printed."""
+    """What a program printed as its answer."""
     assert run.returncode == 0, run.stdout[-2000:] + run.stderr[-4000:]
     [line] = [line for line in run.stdout.splitlines() if line.startswith("ANSWER ")]
     return dict(json.loads(line.removeprefix("ANSWER ")))

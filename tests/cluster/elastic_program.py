@@ -1,8 +1,8 @@
-"""A job that is rescaled while it runs, with dynamic allocation of executors. Run by test_executors_on_demand.
+"""A job that is rescaled while it runs, with executors on demand. Run by test_executors_on_demand.
 
     python elastic_program.py STORE
 
-Prints one JSON line: the number of executors at parallelism 1, 3 and 1 again, and the published output.
+Prints one JSON line: how many executors there were at parallelism 1, 3 and 1 again, and what was published.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ RECORDS, RATE = 1_000_000, 20.0
 
 
 def executors_become(count: int, timeout_s: float = 60.0) -> int:
-    """The number of running executors once it is `count`, or at the latest after a while."""
+    """How many executors run when there are `count`, or at the latest after a while."""
     session: Any = SparkSession.getActiveSession()
     deadline = time.monotonic() + timeout_s
     while (found := session.sparkContext._jsc.sc().getExecutorIds().size()) != count and time.monotonic() < deadline:
@@ -34,7 +34,7 @@ def executors_become(count: int, timeout_s: float = 60.0) -> int:
 def main(store: str) -> None:
     env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1).set_store(store)
     settings = Configuration().set_boolean("millstream.rescale.auto", True).set_integer("millstream.rescale.max", 3)
-    # It would choose a parallelism by itself, but here it is set explicitly.
+    # It would choose a parallelism by itself, but here it is told.
     env.configure(
         settings.set_string("millstream.rescale.cooldown", "1 h").set_string("millstream.epoch.min-interval", "200 ms")
     )

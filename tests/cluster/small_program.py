@@ -1,4 +1,4 @@
-"""A small job for misconfigured clusters: numbers → a sum for each key, and windows of processing time.
+"""A small job for clusters on which something is wrong: numbers → a sum for each key, and windows of processing time.
 
     python small_program.py STORE
 

@@ -2,9 +2,10 @@
 
     python sticky_program.py MASTER STORE WHAT
 
-WHAT: `steady` (rescaled on the way), `killed` (an executor is killed on the way), `straggling` (some first attempts are
-slow, and Spark speculates), `joined` (requests a machine with two cores in addition to those with one, by a file
-`STORE-marks/wanted`, and runs until that has had its share for some epochs). Prints one JSON line.
+WHAT: `steady` (its parallelism is changed on the way), `killed` (an executor is killed on the way), `straggling` (some
+tasks are slow the first time, and Spark starts them a second time), `joined` (asks for a machine with two cores beside
+those with one, by a file `STORE-marks/wanted`, and goes on until that has had its share for some epochs). Prints one
+JSON line.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ EXECUTORS = {
     "spark.driver.memory": "512m",
     "spark.executor.memory": "512m",
     "spark.executor.cores": "1",
-    # The first task waits until all three executors are there: a later one would get its share, which is a move.
+    # The first task waits until all three are there: one that comes later would get its share, and that is a move.
     "spark.cores.max": "3",
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
     "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
@@ -48,7 +49,7 @@ UNEVEN = {
     "spark.cores.max": "5",
     "spark.scheduler.minRegisteredResourcesRatio": "0.6",
 }
-del UNEVEN["spark.executor.cores"]  # an executor uses its whole machine
+del UNEVEN["spark.executor.cores"]  # an executor has all that its machine has
 JOINED_RECORDS = 12_000
 SPECULATION = {
     "spark.speculation": "true",
@@ -70,7 +71,7 @@ def wait_for_epoch(job: Any, epoch: int) -> None:
 
 
 def kill_an_executor() -> None:
-    """Kill one of this application's executors, with -9."""
+    """One of this application's, with -9."""
     context: Any = SparkSession.active().sparkContext
     for process in psutil.process_iter(["cmdline"]):
         with contextlib.suppress(psutil.Error):
@@ -97,7 +98,7 @@ def disturb(job: Any, what: str, marks: Path) -> None:
 
 
 def places_in(marks: Path) -> dict[str, str]:
-    """The last location of each subtask of the widest stage."""
+    """Where each subtask of the widest stage ran last."""
     return {mark.name.partition("-")[2]: mark.read_text() for mark in marks.glob("subtask-*")}
 
 

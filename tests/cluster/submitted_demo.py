@@ -1,6 +1,6 @@
-"""The demo's job as run by spark-submit, which does not know our options: the program sets its store itself.
+"""The demo's job as spark-submit runs it: it knows no options of ours, so the program sets its store itself.
 
-The job's module is in another program's folder: it is imported, and shipped to executors by name.
+The job's module is beside another program: it is imported, and sent to executors by its name.
 """
 
 from __future__ import annotations

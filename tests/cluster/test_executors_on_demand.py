@@ -1,4 +1,4 @@
-"""A job that changes its parallelism allocates and releases executors, with exact output."""
+"""A job that changes its parallelism asks the cluster for executors and gives them back, with exact output."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from servers.spark_cluster import SparkCluster
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
-def test_executors_are_allocated_and_released_with_the_parallelism(
+def test_executors_come_and_go_with_the_parallelism(
     spark_cluster: SparkCluster, minio_server: MinioServer, unique_name: str, tmp_path: Path
 ) -> None:
     store = f"s3://{minio_server.create_bucket(unique_name)}/elastic"

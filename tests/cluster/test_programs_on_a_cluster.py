@@ -1,6 +1,6 @@
-"""Programs that run on one machine run on a cluster, with only `--master` and a store, and produce the same answers.
+"""Programs that run on one machine run on a cluster, by `--master` and a store alone, with the same answers.
 
-Executors have Python and Spark's requirements; neither millstream nor its other dependencies are installed there.
+Executors have Python and what Spark requires; neither millstream nor what it needs besides is installed there.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def bucket(minio_server: MinioServer, unique_name: str) -> str:
     return minio_server.create_bucket(unique_name)
 
 
-def test_all_programs_produce_their_answers_on_executors_without_millstream(
+def test_all_programs_give_their_answers_on_executors_without_millstream(
     spark_cluster: SparkCluster, minio_server: MinioServer, bucket: str, tmp_path: Path
 ) -> None:
     settings = {"millstream.store": f"s3://{bucket}/all-programs"}
@@ -68,7 +68,7 @@ def test_the_demo_is_exact_when_spark_submit_runs_it(
         assert demo.judge_windows(humans, server, tmp_path / "output" / "windows", demo.dropped_in(manifest)).exact
 
 
-def test_a_package_missing_on_executors_is_reported_and_shipped_by_pack(
+def test_a_package_that_executors_lack_is_named_and_comes_in_an_archive_of_pack(
     spark_cluster: SparkCluster, minio_server: MinioServer, bucket: str, tmp_path: Path
 ) -> None:
     program, store = HERE / "packed_program.py", f"s3://{bucket}/packed"
@@ -97,7 +97,7 @@ def download(server: MinioServer, bucket: str, prefix: str, folder: Path) -> Non
 
 @contextmanager
 def demo_modules() -> Iterator[Any]:
-    """The demo's modules, importable within the block: other examples have modules of the same names."""
+    """The demo, as long as the block lasts: other examples have modules of the same names."""
     sys.path.insert(0, str(DEMO))
     try:
         yield importlib.import_module("demo")

@@ -1,6 +1,5 @@
-"""Subtasks on a cluster stay on their executors while these live, also after one was killed or has joined; the
-answer never changes.
-"""
+"""On a cluster subtasks keep their place, while executors live, after one was killed and after one has come; the answer
+never changes."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ _COMING = 3
 
 
 def answer_of(cluster: SparkCluster, folder: Path, what: str) -> dict[str, Any]:
-    """The program's output of its run on the cluster."""
+    """What the program says of its run on the cluster."""
     command = [sys.executable, str(PROGRAM), cluster.master_url, str(folder / "store"), what]
     run = program_run(command, folder, driver_environment(), timeout_s=400 if what == "joined" else 200)
     assert run.returncode == 0, run.stderr[-4000:] + cluster.executor_logs()
@@ -38,13 +37,15 @@ def answer_of(cluster: SparkCluster, folder: Path, what: str) -> dict[str, Any]:
 
 
 def moves(answer: dict[str, Any], begin: int, end: int = sys.maxsize) -> dict[int, int]:
-    """The number of moved tasks in each epoch from `begin` up to `end` with any."""
+    """How many tasks moved in each epoch from `begin` up to `end` in which some did."""
     return {
         epoch: tasks - stayed for epoch, tasks, stayed in answer["stays"] if begin <= epoch < end and tasks != stayed
     }
 
 
-def test_subtasks_stay_in_place_before_and_after_a_rescale(spark_cluster: SparkCluster, tmp_path: Path) -> None:
+def test_tasks_stay_and_after_a_change_of_parallelism_they_stay_again(
+    spark_cluster: SparkCluster, tmp_path: Path
+) -> None:
     answer = answer_of(spark_cluster, tmp_path, "steady")
     assert moves(answer, _COMING) == {}
     assert len({tasks for _, tasks, _ in answer["stays"]}) == 2, "the parallelism did not change"
@@ -68,7 +69,7 @@ LATE = 5
 
 
 @pytest.mark.timeout(600)
-def test_a_larger_machine_that_joins_receives_its_share_by_cores_and_then_nothing_moves(
+def test_a_larger_machine_that_joins_gets_its_share_by_cores_and_then_nothing_moves(
     spark_cluster: SparkCluster, tmp_path: Path
 ) -> None:
     worker = SparkWorker(tmp_path / "late", LATE, spark_cluster.master, 2, spark_cluster.memory_mb, executor_python())
@@ -84,10 +85,10 @@ def test_a_larger_machine_that_joins_receives_its_share_by_cores_and_then_nothin
         try:
             answer = answer_of(spark_cluster, tmp_path, "joined")
         finally:
-            (tmp_path / "store-marks" / "wanted").touch()  # a failed run is not waited for
+            (tmp_path / "store-marks" / "wanted").touch()  # nobody waits for a run that has failed
             joined.result()
             worker.remove()
-    for first in (0, 1):  # the input of each split was read once, from its beginning
+    for first in (0, 1):  # of each split what was read is there once, from its beginning
         values = [value for value in answer["values"] if value % 2 == first]
         assert values == list(range(first, first + 2 * len(values), 2))
     hosts = Counter(place.partition("@")[2] for place in answer["places"].values())

@@ -1,6 +1,6 @@
-"""Misconfigured clusters are reported at the start, by name and with the next step, in bounded time; nothing is lost.
+"""What is wrong with a cluster is said at the start, by name and with the next step, in bounded time; nothing is lost.
 
-One cluster serves all tests: settings that reach only executors misconfigure it.
+One cluster serves all tests: what is wrong is brought about by settings that reach executors alone.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def run_small(
 
 
 def patched_python(folder: Path, text: str) -> dict[str, str]:
-    """Settings that run this text when Python starts on an executor."""
+    """Settings with which this is run when Python starts on an executor."""
     patch = folder / "patch"
     patch.mkdir()
     (patch / "sitecustomize.py").write_text(text)
@@ -55,7 +55,7 @@ def test_executors_without_pyarrow_are_named_with_the_version_they_need(
     assert "millstream pack" in run.stderr
 
 
-def test_a_python_missing_on_executors_is_reported(
+def test_a_python_that_executors_do_not_have_is_named(
     spark_cluster: SparkCluster, minio_server: MinioServer, bucket: str, tmp_path: Path
 ) -> None:
     run = run_small(spark_cluster, minio_server, bucket, tmp_path, {"spark.pyspark.python": "python0.9"})
@@ -81,7 +81,7 @@ sys.version_info = collections.namedtuple("version_info", "{_FIELDS}")(3, 10, 9,
     ],
     ids=["another", "one that Spark cannot run in"],
 )
-def test_executors_with_another_python_are_reported_with_the_next_step(
+def test_executors_with_another_python_are_named_with_what_to_do(
     spark_cluster: SparkCluster, minio_server: MinioServer, bucket: str, tmp_path: Path, patch: str, sentence: str
 ) -> None:
     run = run_small(spark_cluster, minio_server, bucket, tmp_path, patched_python(tmp_path, patch))
@@ -89,17 +89,17 @@ def test_executors_with_another_python_are_reported_with_the_next_step(
     assert re.search(sentence, run.stderr) and "\tat " not in run.stderr, run.stderr[-3000:]
 
 
-def test_a_store_unreachable_from_executors_is_reported(
+def test_a_store_that_only_the_driver_reaches_is_said_from_an_executor(
     spark_cluster: SparkCluster, minio_server: MinioServer, bucket: str, tmp_path: Path
 ) -> None:
-    # A proxy for the executors' network that leads nowhere.
+    # A way out of the executors' network that leads nowhere.
     settings = {"spark.executorEnv.HTTP_PROXY": f"http://127.0.0.1:{free_port()}"}
     run = run_small(spark_cluster, minio_server, bucket, tmp_path, settings)
     assert run.returncode == 1
     assert f"store s3://{bucket}/small is reachable from the driver, but not from executor" in run.stderr, run.stderr
 
 
-def test_a_clock_skew_of_hours_is_reported_and_the_answer_is_correct(
+def test_a_clock_hours_away_is_told_and_the_answer_is_right(
     spark_cluster: SparkCluster, minio_server: MinioServer, bucket: str, tmp_path: Path
 ) -> None:
     settings = patched_python(tmp_path, "import time\n_now = time.time\ntime.time = lambda: _now() + 3 * 3600\n")
@@ -108,11 +108,11 @@ def test_a_clock_skew_of_hours_is_reported_and_the_answer_is_correct(
     assert "the clock of executor" in run.stderr and "ahead of the driver's" in run.stderr, run.stderr
 
 
-def test_an_unwritable_local_disk_is_an_error_and_not_an_endless_wait(
+def test_a_local_disk_that_cannot_be_written_to_is_an_error_and_not_an_endless_wait(
     spark_cluster: SparkCluster, minio_server: MinioServer, bucket: str, tmp_path: Path
 ) -> None:
-    for worker in spark_cluster.workers:  # a file in place of its folder: not even root can write below it
-        # Moved, not removed: executors of the previous test may still be cleaning up in it.
+    for worker in spark_cluster.workers:  # a file where its folder was: not even root can write below it
+        # Put aside, not removed: executors of the test before may be clearing up in it.
         worker.local_folder.rename(worker.local_folder.with_suffix(".aside"))
         worker.local_folder.write_text("")
     try:
@@ -129,7 +129,7 @@ def test_an_unwritable_local_disk_is_an_error_and_not_an_endless_wait(
             worker.local_folder.mkdir()
 
 
-def test_an_unreachable_master_is_rejected_before_anything_is_started(tmp_path: Path) -> None:
+def test_a_master_that_is_not_there_is_refused_before_anything_is_started(tmp_path: Path) -> None:
     address = f"spark://127.0.0.1:{free_port()}"
     run_there = [sys.executable, "-m", "millstream.cli", "run", "--plain", "--master", address]
     command = [*run_there, "-D", "millstream.store.shared=true", str(PROGRAM), str(tmp_path / "store")]

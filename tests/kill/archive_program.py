@@ -1,8 +1,8 @@
-"""The killed job with an archived table: windows, of which expired ones leave the state.
+"""The job of a table with an archive that a test kills: windows, of which old ones leave the state.
 
     python archive_program.py STORE ARCHIVE FORMAT PARALLELISM
 
-It prints its phases as `program.py` does. One number arrives for each second of event time, up to `LAST`.
+It prints its phases as `program.py` does. One number comes for each second of event time, up to `LAST`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from phases import phase, print_epochs
+from phases import phase, tell_epochs
 
 from millstream.common import Configuration
 from millstream.datastream import StreamExecutionEnvironment
@@ -46,7 +46,7 @@ def main(store: str, archive: str, format: str, parallelism: str) -> None:
     )
     job = t_env.execute_sql(INSERT)._outcome.source.job
     assert job is not None
-    print_epochs(job.board)
+    tell_epochs(job.board)
     job.result()
     phase("finished")
     session.stop()

@@ -1,9 +1,9 @@
-"""The killed job over changing tables: joins, groups over them and Top-N, as changes into files.
+"""The job of changing tables that the kill tests kill: joins, groups over them and first rows, as changes into files.
 
     python changing_program.py STORE OUTPUT PARALLELISM NEXMARK
 
-It prints its phases as `program.py` does, and does not know that it is killed. Every line is a change: `+` or `-`, then
-the row. The test also runs `queries` as a batch: the changes must amount to their result. Among them is one of
+It prints its phases as `program.py` does, and knows nothing of being killed. Every line is a change: `+` or `-`, then
+the row. `queries` are asked by the test as a batch, too: what the changes leave must be that. Among them is one of
 Nexmark's own, by its name.
 """
 
@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from phases import phase, print_epochs
+from phases import phase, tell_epochs
 from programs.nexmark_queries import query_statements
 
 from millstream.common import Configuration, Encoder, RestartStrategies, Types
@@ -43,7 +43,7 @@ QUERIES = {
         "SELECT COALESCE(p.bidder, a.seller), p.n, a.n FROM (SELECT bidder, COUNT(*) AS n FROM bid GROUP BY bidder) p "
         "FULL JOIN (SELECT seller, COUNT(*) AS n FROM auction GROUP BY seller) a ON p.bidder = a.seller"
     ),
-    # Wide rows: blocks of them are large enough to bypass the shuffle.
+    # Wide rows: blocks of them are large enough to be laid beside the shuffle.
     "offers": (
         "SELECT a.itemName, a.description, b.channel, b.url, b.extra, b.price "
         "FROM auction a JOIN bid b ON a.id = b.auction"
@@ -71,7 +71,7 @@ def change(row: Any) -> str:
 
 
 def watch_blocks(folder: str | None, seen: Path) -> None:
-    """Create a file when tasks have written a shared-memory block: the kill then happens with such blocks."""
+    """Make a file when tasks have laid a block: what is killed is then killed with such blocks."""
 
     def watch() -> None:
         while not seen.exists():
@@ -84,7 +84,7 @@ def watch_blocks(folder: str | None, seen: Path) -> None:
 
 def main(store: str, output: str, parallelism: str, nexmark: str) -> None:
     phase("imported")
-    session = make_session("local[2]", {})  # Spark's files in memory, where tasks write blocks for each other
+    session = make_session("local[2]", {})  # Spark's files in memory, where tasks lay blocks for each other
     watch_blocks(memory_folder_of(session), Path(store).parent / "laid")
     phase("session")
     env = StreamExecutionEnvironment.get_execution_environment().use_spark_session(session)
@@ -100,7 +100,7 @@ def main(store: str, output: str, parallelism: str, nexmark: str) -> None:
         changes = t_env.to_changelog_stream(t_env.sql_query(query))
         changes.map(change, Types.STRING()).uid(f"{name}-lines").sink_to(sink.build()).uid(name)
     job = env._launch("killed-tables")
-    print_epochs(job.board)
+    tell_epochs(job.board)
     job.result()
     phase("finished")
     session.stop()

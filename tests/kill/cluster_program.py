@@ -6,9 +6,9 @@ The application outlives a job: it reads one JSON line per job from its input, r
 line as each phase is reached:
 
     PHASE session | epoch N
-    ENDED finished | ENDED KindOfError message
+    ENDED finished | ENDED KindOfError what it says
 
-Every result is "key,count,number": the count of the key's records so far, and the record. Each must be published once.
+Every result is "key,count,number": the how-manyth record of the key it was, and which. Each must be there once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from phases import phase, print_epochs
+from phases import phase, tell_epochs
 
 from millstream.common import Configuration, Encoder, RestartStrategies, Types, WatermarkStrategy
 from millstream.datastream import StreamExecutionEnvironment
@@ -79,7 +79,7 @@ def main() -> None:
             env = StreamExecutionEnvironment.get_execution_environment()
             build(env, order)
             job = env._launch("counted")
-            print_epochs(job.board)
+            tell_epochs(job.board)
             job.result()
             print("ENDED finished", flush=True)
         except Exception as error:

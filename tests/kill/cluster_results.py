@@ -1,4 +1,4 @@
-"""The published and the expected output of `cluster_program`."""
+"""What `cluster_program` has published, and what it must have published."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["expected", "results_of"]
 
 
 def results_of(client: Any, bucket: str) -> tuple[list[tuple[str, int]], list[int]]:
-    """Every count of every key in the published output, and every counted number, sorted."""
+    """Every count of every key that a reader of the output finds, and every number that was counted, sorted."""
     pages = client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix="out/")
     names = [item["Key"] for page in pages for item in page.get("Contents", ()) if "/." not in item["Key"]]
     texts = [client.get_object(Bucket=bucket, Key=name)["Body"].read().decode() for name in names]
@@ -20,7 +20,7 @@ def results_of(client: Any, bucket: str) -> tuple[list[tuple[str, int]], list[in
 
 
 def expected() -> tuple[list[tuple[str, int]], list[int]]:
-    """The same, computed independently."""
+    """The same, computed apart."""
     numbers = range(program.RECORDS)
     totals = Counter(map(program.key_of, numbers))
     return sorted((key, count + 1) for key, total in totals.items() for count in range(total)), list(numbers)

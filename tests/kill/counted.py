@@ -1,4 +1,4 @@
-"""Constants of the counting job, shared by the job, its readers and its tests."""
+"""What the counting job counts, for the job, its readers and its tests."""
 
 from __future__ import annotations
 

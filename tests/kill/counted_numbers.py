@@ -1,9 +1,9 @@
-"""The job of the kill tests of sinks without a server as source: numbers, counted by key, to one sink. It ends.
+"""The job of the kill tests with sinks that need no source beside: numbers, counted by key, to one sink. It ends.
 
     python counted_numbers.py STORE KIND PLACE PARALLELISM
 
-KIND is redis (PLACE: prefix=url), files or delta (PLACE: folder). Every count is written to the sink. At the end Redis
-has the last count of each key, and a total incremented once for each record.
+KIND is redis (PLACE: prefix=url), files or delta (PLACE: folder). Every count goes to the sink. In Redis the last of
+each key stands in the end, and a total that was added to once for each record.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from phases import phase, print_epochs
+from phases import phase, tell_epochs
 
 from millstream.common import Configuration, Encoder, RestartStrategies, Row, Types, WatermarkStrategy
 from millstream.datastream import DataStream, StreamExecutionEnvironment
@@ -37,7 +37,7 @@ def key_of(number: int) -> str:
 
 
 def expected() -> list[tuple[str, int]]:
-    """Every count of every key, computed independently."""
+    """Every count of every key, computed apart."""
     totals = {key_of(key): len(range(key, RECORDS, KEYS)) for key in range(KEYS)}
     return sorted((key, n) for key, total in totals.items() for n in range(1, total + 1))
 
@@ -79,7 +79,7 @@ def main(store: str, kind: str, place: str, parallelism: str) -> None:
     counted = numbers.uid("numbers").key_by(key_of, Types.STRING()).process(Count(), COUNTED).uid("count")
     write(counted, kind, place)
     job = env._launch("numbers")
-    print_epochs(job.board)
+    tell_epochs(job.board)
     job.result()
     phase("finished")
 

@@ -1,10 +1,10 @@
-"""The job that is queried while it is killed: every record counts each key once, in a queryable state.
+"""The job that is asked while it is killed: every record counts each key once, in a queryable state.
 
-So in every epoch all keys have the same count, which is the number of records read by then.
+So whatever an epoch has read, all keys have the same count, and that is the number of records read by then.
 
     python counting_program.py STORE RECORDS PARALLELISM EPOCH_RECORDS [FAILS_AT [serving]]
 
-With FAILS_AT, it fails once, at that record, and restarts in its process; with `serving`, it serves queries itself.
+Where it is told to, it fails once, at that record, and is restarted in its process, and it serves queries itself.
 Phases are printed as by `program`.
 """
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from counted import EPOCH_MS, EPOCH_RECORDS, KEYS, STATE
-from phases import phase, print_epochs
+from phases import phase, tell_epochs
 
 from millstream.common import Configuration, RestartStrategies, Types, WatermarkStrategy
 from millstream.connectors.direct_sinks import DiscardingSink
@@ -36,7 +36,7 @@ _PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
 
 
 class Count(KeyedProcessFunction):
-    """Counts the records of a key; fails at one of them unless the file `failed` shows that it has done so before."""
+    """Counts the records of a key; fails at one of them unless `failed`, a file, says that it has done so before."""
 
     def __init__(self, fails_at: int, failed: Path) -> None:
         self._fails_at, self._failed = fails_at, failed
@@ -67,7 +67,7 @@ def _build(store: str, records: int, parallelism: int, fails_at: int = -1) -> St
 
 
 def first_epoch(store: str, records: int) -> None:
-    """Run one epoch, in this process and without Spark, so that queries have an epoch to read."""
+    """Run one epoch, in this process and without Spark, so that there is something to ask for."""
     env = _build(store, records, 1)
     env.configure(Configuration().set_integer("millstream.epoch.max-records", EPOCH_RECORDS))
     job = Launch(SystemClock(), LocalRunner(), open_store(store)).prepare(env._graph(_JOB), env._job_settings())
@@ -79,9 +79,8 @@ def main(
     store: str, records: str, parallelism: str, epoch_records: str, fails_at: str = "-1", serving: str = ""
 ) -> None:
     phase("imported")
-    # Not in memory: leftovers of a killed Spark are then removed with the test. A life is short, so Java's
-    # optimisations
-    # for long runs do not pay.
+    # Not in memory: what a killed Spark leaves behind then goes away with the test. A life is short, so what Java does
+    # for long ones does not pay.
     settings = {"spark.local.dir": str(Path(store).parent / "spark"), "spark.driver.extraJavaOptions": _SHORT_LIVED}
     session = make_session("local[2]", settings)
     phase("session")
@@ -92,7 +91,7 @@ def main(
         places = Configuration().set_string("millstream.query.listen", "127.0.0.1:0")
         env.configure(places.set_integer("millstream.query.flight-port", 0))
     job = env._launch(_JOB)
-    print_epochs(job.board)
+    tell_epochs(job.board)
     job.result()
     phase("finished")
     session.stop()

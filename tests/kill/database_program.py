@@ -1,8 +1,8 @@
-"""The job of the kill tests with a database: changes of a table, counted by key, into two tables. It never ends.
+"""The job of the kill tests with a database: changes of a table, counted by key, back into two tables. It never ends.
 
     python database_program.py STORE URL SOURCE_TABLE LEDGER_TABLE TOTALS_TABLE PARALLELISM
 
-The ledger is appended to: for each change of a key, the number of changes so far. The totals are upserted by key.
+The ledger is appended to: for each change of a key, the number of changes so far. The totals are put by key.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from phases import phase, print_epochs
+from phases import phase, tell_epochs
 
 from millstream.common import Configuration, RestartStrategies, Row, Types, WatermarkStrategy
 from millstream.datastream import StreamExecutionEnvironment
@@ -51,7 +51,7 @@ def main(store: str, url: str, source: str, ledger: str, totals: str, parallelis
     counted.sink_to(DatabaseSink(url, ledger)).uid("ledger")
     counted.sink_to(DatabaseSink(url, totals, key="key")).uid("totals")
     job = env._launch("database")
-    print_epochs(job.board)
+    tell_epochs(job.board)
     job.result()
 
 

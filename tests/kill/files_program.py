@@ -1,9 +1,9 @@
-"""The job of the kill tests of files: objects of a bucket → parse → objects as text, as compacted Parquet, and a Delta
-table.
+"""The job that the kill tests of files kill: objects of a bucket → parse → objects as text, as compacted Parquet, and a
+Delta table.
 
     python files_program.py STORE BUCKET
 
-It prints its phases as `program.py` does, and does not know that it is killed.
+It prints its phases as `program.py` does, and knows nothing of being killed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from phases import phase, print_epochs
+from phases import phase, tell_epochs
 
 from millstream.common import Configuration, Encoder, Row, Types, WatermarkStrategy
 from millstream.datastream import StreamExecutionEnvironment
@@ -69,7 +69,7 @@ def main(store: str, bucket: str) -> None:
     env.configure(Configuration().set_integer("millstream.epoch.max-records", EPOCH_RECORDS))
     build(env, bucket)
     job = env._launch("killed-files")
-    print_epochs(job.board)
+    tell_epochs(job.board)
     job.result()
     phase("finished")
     session.stop()

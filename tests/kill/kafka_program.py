@@ -2,13 +2,13 @@
 
     python kafka_program.py SPARK_FOLDER
 
-A Spark session takes seconds to start, so the process outlives a job: it reads one JSON line per job from its input,
-runs the job to its end (or until it reads "stop"), and prints one line as each phase is reached:
+A session of Spark costs seconds, so the process outlives a job: it reads one JSON line per job from its input, runs the
+job to its end (or until it reads "stop"), and prints one line as each phase is reached:
 
     PHASE session | epoch N
-    ENDED finished | ENDED KindOfError message
+    ENDED finished | ENDED KindOfError what it says
 
-Every result is "user,count,number": the count of the user's records so far, and the record. A user's results must be in
+Every result is "user,count,number": the how-manyth record of the user it was, and which. Of one user they must come in
 order, each once.
 """
 
@@ -19,7 +19,7 @@ import sys
 import threading
 from typing import Any
 
-from phases import phase, print_epochs
+from phases import phase, tell_epochs
 
 from millstream.common import Configuration, SimpleStringSchema, Types, WatermarkStrategy
 from millstream.common.restart_strategy import RestartStrategies
@@ -54,7 +54,7 @@ def user_of(text: str) -> str:
 
 
 def expected() -> dict[str, list[str]]:
-    """The results of each user, in order, computed independently."""
+    """The results of each user, in order, computed apart."""
     results: dict[str, list[str]] = {}
     for number in range(RECORDS):
         mine = results.setdefault(user_of(record(number)), [])
@@ -136,22 +136,22 @@ def main(spark_folder: str) -> None:
         try:
             job = started(session, json.loads(line))
         except Exception as error:
-            print_end(error)
+            tell_end(error)
             continue
-        print_epochs(job.board)
+        tell_epochs(job.board)
         threading.Thread(target=wait_for, args=(job,), daemon=True).start()
 
 
 def wait_for(job: Job) -> None:
-    """Print how a job ended."""
+    """Say how a job ended."""
     try:
         job.result()
-        print_end(None)
+        tell_end(None)
     except Exception as error:
-        print_end(error)
+        tell_end(error)
 
 
-def print_end(error: Exception | None) -> None:
+def tell_end(error: Exception | None) -> None:
     text = "finished" if error is None else f"{type(error).__name__} {str(error).splitlines()[0]}"
     print(f"ENDED {text}", flush=True)
 

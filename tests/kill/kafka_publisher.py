@@ -1,9 +1,10 @@
-"""Publishes epochs to Kafka in sequence, as a driver does after writing their manifests. To be killed.
+"""Publishes epochs to Kafka, one after the other, as a driver does after their manifests stand. To be killed.
 
     python kafka_publisher.py BOOTSTRAP TOPIC FOLDER JOB
 
-Every publisher has the same epochs: two lanes of keyed messages, "key,number". A published epoch gets a receipt in the
-folder, a moment later; a new publisher continues after the newest receipt, and so repeats epochs published without one.
+Every epoch is the same for whoever publishes it: two lanes of keyed messages, "key,number". An epoch that is published
+gets a receipt in the folder, a moment later; who starts goes on behind the newest receipt, and so repeats what was
+published without one.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ KEYS = 7
 
 
 class Key(SerializationSchema):
-    """The text before the comma."""
+    """What stands before the comma."""
 
     def serialize(self, value: str) -> bytes:
         return value.split(",")[0].encode()
@@ -67,7 +68,7 @@ def main(bootstrap: str, topic: str, folder: str, job: str) -> None:
     done = {int(receipt.name) for receipt in receipts.iterdir()}
     for epoch in sorted(set(range(1, EPOCHS + 1)) - done):
         publish = staged(sink, store, epoch)
-        # Read again each time: a second publisher may be ahead.
+        # Read anew each time: a second publisher may have gone ahead.
         while not (receipts / str(epoch)).exists():
             try:
                 sink.commit(CommitId(job, "out", epoch), publish, store)

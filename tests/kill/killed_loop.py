@@ -1,8 +1,8 @@
-"""The loop of the killed job: every record circulates as often as its number says, and is counted on the way.
+"""The loop of the job that is killed: every record goes round as often as its number says, and is counted on the way.
 
-An epoch has two rounds at most and a record up to five, so at any kill records are in the loop: in the state of the
-last epoch, and in the rounds of the aborted one. A count per user in keyed state inside the loop shows whether any
-record passed twice, or not at all.
+An epoch goes round twice at most and a record up to five times, so wherever a kill falls, records are on their way: in
+the state of the last epoch, and in the rounds of the one that dies. A count per user in keyed state inside the loop
+tells whether any passed twice, or not at all.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from millstream.datastream.state import ValueStateDescriptor
 
 ROUNDS_MAX = 2
 END_MS = 10**12
-_LAP = Types.TUPLE([Types.LONG(), Types.STRING(), Types.LONG()])  # id, user, remaining laps
+_LAP = Types.TUPLE([Types.LONG(), Types.STRING(), Types.LONG()])  # id, user, laps still to go
 _NOBODY = -1
 
 
@@ -27,7 +27,7 @@ def laps(number: int) -> int:
 
 
 class Laps(KeyedProcessFunction):
-    """Counts the passing records of a user; emits the count when the input has ended and the loop is empty."""
+    """Counts the records of a user that pass; tells the count when the input has ended and the loop is empty."""
 
     def open(self, runtime_context: Any) -> None:
         self.passed = runtime_context.get_state(ValueStateDescriptor("passed", Types.LONG()))
@@ -54,7 +54,7 @@ def _line(lap: tuple[int, str, int]) -> str:
 
 
 def expected(events: list[Row]) -> list[str]:
-    """The lines, computed independently."""
+    """The lines, computed apart."""
     passed: Counter[str] = Counter()
     for row in events:
         passed[row[1]] += 1 + laps(row[0])

@@ -1,12 +1,12 @@
-"""The connected streams of the killed job:
+"""The several streams of the job that is killed:
 
-    asked    every event is sent to a service (a local one, which is slow for some and fails at first for others)
+    asked    every event is put to a service (a local one, which is slow for some and fails at first for others)
     paired   an answer belongs to the event `BEHIND` numbers before its own: both wait for each other in keyed state of
-             connected streams, over two or three epochs; unmatched ones are emitted when the input ends
-    known    every tenth event changes a rule that is broadcast; at the end every user emits its subtask's rules
+             connected streams, over two or three epochs; who waits in vain is told when the input ends
+    known    every tenth event changes a rule that is broadcast; every user tells at the end what its subtask knows
 
-The rules known at a record depend on how a restarted job cuts its epochs, so only final results are emitted: pairs, and
-the rules at the end. A lost or duplicated change shows in a count.
+What is known when a record comes depends on how a killed job cuts its epochs when it is started again, so results are
+told of what has come to rest: pairs, and the rules at the end. A change that is lost or applied twice shows in a count.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _answer(cents: int) -> int:
 
 
 class Service(AsyncFunction[Row, tuple[int, int]]):
-    """Answers some requests immediately and some later, and every 97th only on a retry."""
+    """Answers some at once and some later, and every 97th only when it is asked again."""
 
     def open(self, runtime_context: Any) -> None:
         self.refused: set[int] = set()
@@ -51,7 +51,7 @@ class Service(AsyncFunction[Row, tuple[int, int]]):
 
 
 class Paired(KeyedCoProcessFunction):
-    """Joins an event with the answer that belongs to it, whichever arrives first."""
+    """An event and the answer that belongs to it, whichever comes first."""
 
     def open(self, runtime_context: Any) -> None:
         self.cents = runtime_context.get_state(ValueStateDescriptor("cents", Types.LONG()))
@@ -87,7 +87,7 @@ def _is_rule(event: Row) -> bool:
 
 
 class Known(KeyedBroadcastProcessFunction):  # type: ignore[type-arg]
-    """Counts the events of a user, and emits its subtask's rules at the end."""
+    """Counts the events of a user, and tells at the end what its subtask knows."""
 
     def open(self, runtime_context: Any) -> None:
         self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
@@ -121,7 +121,7 @@ def add_streams(events: DataStream) -> DataStream:
 
 
 def expected(events: list[Row]) -> list[str]:
-    """The lines, computed independently."""
+    """The lines, computed apart."""
     cents = {event[0]: event[2] for event in events}
     answers = {event[0] - BEHIND: _answer(event[2]) for event in events}
     lines = [_paired(number, cents.get(number), answers.get(number)) for number in cents.keys() | answers.keys()]

@@ -1,15 +1,15 @@
-"""The windows of the killed job, one branch for each window implementation of the engine:
+"""The windows of the job that is killed, one branch for each way in which the engine keeps them:
 
-    ready    count and sum in tumbling windows, as built-in aggregates in columns
+    ready    count and sum in tumbling windows, as ready aggregates in columns
     custom   a user's `AggregateFunction` in sliding windows
     session  the same in sessions, which merge
     table    a table of the stream, by a column in hopping windows of SQL, and a stream again
 
-An epoch is about 300 ms of event time and every window is longer than that, so at any kill windows of each kind are
-open. Their results are computed independently, from the definition of the windows.
+An epoch is a stretch of about 300 ms of event time and every window is longer than that, so wherever a kill falls,
+windows of each kind are open. What they must give is computed apart, from the definition of the windows.
 
-Event time is a function of the record alone, and each split of the source has its own watermark with sufficient delay:
-nothing is late, however a restarted job cuts its epochs.
+Event time is a function of the record alone, and each split of the source has its own watermark that waits long enough:
+nothing is late, however a killed job cuts its epochs when it is started again.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from millstream.planner.session import PlannerSession
 
 TUMBLING_MS = 700
 SLIDING_MS, SLIDE_MS = 900, 450
-# The records of a user are about 100 ms apart, and every fifth is filtered out.
+# The records of a user come about 100 ms apart, and every fifth is filtered away.
 GAP_MS = 165
 _DISORDER_MS = 50
 _PAIR = Types.TUPLE([Types.LONG(), Types.LONG()])
@@ -57,7 +57,7 @@ Windows = dict[tuple[str, str, int, int], list[int]]
 
 
 def happened_ms(number: int) -> int:
-    """The timestamp of a record: about a millisecond after the previous one, and out of order."""
+    """When a record happened: about a millisecond after the one before it, and out of order."""
     return 1_000 + number - number * 37 % _DISORDER_MS
 
 
@@ -111,7 +111,7 @@ def add_windows(events: DataStream) -> DataStream:
 
 
 def _table_windows(events: DataStream) -> DataStream:
-    """Windows of a table: converted from the stream and back."""
+    """Windows of a table: relations as a query gives them, from the stream and back to one."""
     columns = (("id", types.BigIntType()), ("user", types.VarCharType(9)), ("cents", types.BigIntType()))
     rowtime = ColumnEntry("ts", types.LocalZonedTimestampType(3), metadata="rowtime")
     entry = TableEntry(
@@ -142,7 +142,7 @@ def _ms(moment: dt.datetime) -> int:
 
 
 def expected(events: list[tuple[str, int, int]]) -> list[str]:
-    """The lines, computed independently, from (user, time, cents)."""
+    """The lines, computed apart, from (user, time, cents)."""
     windows: Windows = defaultdict(list)
     by_user: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for user, at_ms, cents in events:
@@ -159,7 +159,7 @@ def expected(events: list[tuple[str, int, int]]) -> list[str]:
 
 
 def _sessions(own: list[tuple[int, int]]) -> list[list[tuple[int, int]]]:
-    """Records of one user, in time order, split at gaps longer than the session gap."""
+    """Records of one user, in order of time, cut where the pause is too long."""
     sessions = [[own[0]]]
     for before, record in pairwise(own):
         if record[0] - before[0] > GAP_MS:

@@ -1,4 +1,4 @@
-"""Runs the kill tests' program, kills it at a chosen moment, and reads its output."""
+"""Running the program of the kill tests, killing it at a chosen moment, and what it has written."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ __all__ = [
 
 SINKS = ("each", "many", "parquet", "totals", "windows", "streams", "loop")
 
-# A phase is reached within seconds; on a busy machine, within a minute or two.
+# A phase comes within seconds; on a machine that does much else besides, within a minute or two.
 PHASE_TIMEOUT_S = 180.0
 FINISHED = "it had finished before"
 
 
 @dataclass(frozen=True)
 class Strike:
-    """A kill some time after the program has reached a phase: imported, session, or an epoch (a number).
+    """Kill some time after the program has reached a phase: imported, session, or an epoch (a number).
 
-    The delay is a fraction: of 4 s while Spark and the job start, else of the duration of the previous epoch (2 s at
-    most: the first one takes long), so that a kill falls anywhere between two commits on a machine of any speed.
+    The time is a share: of 4 s while Spark and the job start, else of what the epoch before took (2 s at most: the
+    first one takes long), so that a strike falls anywhere between two commits however fast the machine is.
     """
 
     phase: str | int
@@ -61,7 +61,7 @@ class Strike:
 
 def start(folder: Path, *more: str) -> ProcessSession:
     script = Path(program.__file__)
-    # Spark's workers import modules of the program's folder.
+    # Spark's workers import what stands beside the program.
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(script.parent)])}
     command = [sys.executable, str(script), str(folder / "store"), str(folder / "output"), *more]
     return ProcessSession(command, environment, folder, folder / "stderr.log")
@@ -72,12 +72,12 @@ def run_to_the_end(folder: Path, snapshot: str = "") -> None:
 
 
 def run_until(strike: Strike, folder: Path, snapshot: str = "") -> str:
-    """Start the job, kill it at `strike`, and return the last phase it reached."""
+    """Start the job, kill it at `strike`, and say how far it had come."""
     return strike_down(start(folder, snapshot), strike)
 
 
 def strike_down(job: ProcessSession, strike: Strike) -> str:
-    """Kill a job that has just been started at `strike`, and return the last phase it reached."""
+    """Kill a job that has just been started at `strike`, and say how far it had come."""
     last = "nothing"
     reached_at, delay_s = time.monotonic(), 0.0
     try:
@@ -100,7 +100,7 @@ def strike_down(job: ProcessSession, strike: Strike) -> str:
 
 
 def output_of(folder: Path) -> dict[str, bytes]:
-    """The published output of the job, sorted: the visible files of each sink, all of them finished parts."""
+    """What the job has published, sorted: the visible files of each sink, and nothing but finished parts."""
     found = {}
     for sink in SINKS:
         parts = sorted(path for path in (folder / "output" / sink).iterdir() if not path.name.startswith("."))

@@ -1,4 +1,4 @@
-"""The killed job with queryable tables: two tables of one job, of the same rows.
+"""The job of a live table that a test kills: two tables of one job, of the same rows.
 
     python live_program.py STORE PARALLELISM
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from phases import phase, print_epochs
+from phases import phase, tell_epochs
 
 from millstream.common import Configuration
 from millstream.datastream import StreamExecutionEnvironment
@@ -46,7 +46,7 @@ def main(store: str, parallelism: str) -> None:
         statements.add_insert_sql(statement)
     job = statements.execute()._outcome.source.job
     assert job is not None
-    print_epochs(job.board)
+    tell_epochs(job.board)
     job.result()
     phase("finished")
     session.stop()

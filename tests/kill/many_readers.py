@@ -1,8 +1,8 @@
-"""Hundreds of readers of the counting job, in processes of their own: they use every kind of query, and check each
-answer by itself and against the reader's earlier answers.
+"""Hundreds of readers of the counting job, in processes of their own: they ask in every way that a client can, and
+check each answer by itself and against all that the reader was told before.
 
-An answer is correct if all its values are of one epoch and equal, if neither epoch nor count is less than in the
-reader's earlier answers, for any key and kind of query, and if the epoch has the same count for every reader.
+An answer is right if all its values are of one epoch and equal, if neither epoch nor count is less than the reader was
+told before, of whichever key and in whichever way, and if the epoch has the same count for everybody.
 """
 
 from __future__ import annotations
@@ -22,38 +22,36 @@ from counted import KEYS, STATE
 
 from millstream.query.client import QueryClient
 
-__all__ = ["READERS", "Answers", "Readers"]
+__all__ = ["READERS", "Readers", "Told"]
 
 READERS = 200
 _PROCESSES = 2
 _READERS_PER_CLIENT = 5
-_AT_ONCE = 2  # queries in a row: another server may be at an earlier epoch
-_PAUSE_S = 12.0  # at most: two cores are shared by the readers, the servers and the job
-_TIMEOUT_S = 120.0  # for an answer, on a busy machine
+_AT_ONCE = 2  # questions in a row: another server may have come less far
+_PAUSE_S = 12.0  # at most: two cores must bear the readers, the servers and the job
+_TIMEOUT_S = 120.0  # for an answer, on a machine that does much else besides
 
 
 @dataclass(frozen=True)
-class Answers:
-    """The readers' answers: how many each received, the count of every epoch, and errors."""
+class Told:
+    """What readers were told: how often each of them, the count of every epoch, and what was wrong."""
 
-    answer_counts: Sequence[int]
+    answers: Sequence[int]
     counts: dict[int, int]
     wrong: Sequence[str] = field(default_factory=list)
 
-    def and_of(self, other: Answers) -> Answers:
-        """The combination of both; one epoch with two counts is an error."""
+    def and_of(self, other: Told) -> Told:
+        """What both were told; one epoch with two counts is wrong."""
         two = [
             f"epoch {epoch} had count {count} for some and {other.counts[epoch]} for others"
             for epoch, count in self.counts.items()
             if other.counts.get(epoch, count) != count
         ]
-        return Answers(
-            [*self.answer_counts, *other.answer_counts], self.counts | other.counts, [*self.wrong, *other.wrong, *two]
-        )
+        return Told([*self.answers, *other.answers], self.counts | other.counts, [*self.wrong, *other.wrong, *two])
 
 
 class Reader(threading.Thread):
-    """Queries repeatedly; some readers watch keys instead."""
+    """Asks again and again; some readers watch keys instead."""
 
     def __init__(self, number: int, client: QueryClient) -> None:
         super().__init__(daemon=True, name=f"reader-{number}")
@@ -65,9 +63,9 @@ class Reader(threading.Thread):
         self._wrong: list[str] = []
 
     @property
-    def answers(self) -> Answers:
-        """Its answers so far."""
-        return Answers([self._answers], self._counts.copy(), self._wrong.copy())
+    def told(self) -> Told:
+        """What it was told so far."""
+        return Told([self._answers], self._counts.copy(), self._wrong.copy())
 
     def run(self) -> None:
         while True:
@@ -76,7 +74,7 @@ class Reader(threading.Thread):
                 try:
                     question()
                 except Exception as error:
-                    self._wrong.append(f"{self.name}, in {question.__name__}: {type(error).__name__}: {error}")
+                    self._wrong.append(f"{self.name}, asking {question.__name__}: {type(error).__name__}: {error}")
 
     def _one(self) -> None:
         answer = self._client.get(STATE, self._rng.choice(KEYS))
@@ -98,9 +96,9 @@ class Reader(threading.Thread):
     def _some_keys(self) -> list[str]:
         return self._rng.sample(KEYS, 8)
 
-    def _check(self, way: str, answers: Sequence[tuple[int, int | None]]) -> None:
-        (epoch, count), *others = set(answers)
-        before = f"{self.name}, by {way}, received {sorted(set(answers), key=str)} (epoch, count)"
+    def _check(self, way: str, found: Sequence[tuple[int, int | None]]) -> None:
+        (epoch, count), *others = set(found)
+        before = f"{self.name}, asking {way}, was told {sorted(set(found), key=str)} (epoch, count)"
         if others or count is None:
             self._wrong.append(f"{before}: not of one epoch")
         elif epoch < self._epoch or count < self._count:
@@ -116,15 +114,15 @@ def _watches(number: int) -> bool:
     return number % 10 == 0
 
 
-def _all(parts: Iterable[Answers]) -> Answers:
-    whole = Answers([], {})
-    for one in parts:
+def _all(told: Iterable[Told]) -> Told:
+    whole = Told([], {})
+    for one in told:
         whole = whole.and_of(one)
     return whole
 
 
 def read(store: str, numbers: range, questions: Connection) -> None:
-    """A process of readers: reports their answers on request, and ends with its parent."""
+    """A process of readers: tells what they were told whenever it is asked, and ends with who started it."""
     clients = [
         QueryClient(store, timeout_s=_TIMEOUT_S, hedge_after_s=1.0) for _ in range(0, len(numbers), _READERS_PER_CLIENT)
     ]
@@ -134,7 +132,7 @@ def read(store: str, numbers: range, questions: Connection) -> None:
     try:
         while True:
             questions.recv()
-            questions.send(_all(reader.answers for reader in readers))
+            questions.send(_all(reader.told for reader in readers))
     except EOFError:
         os._exit(0)
 
@@ -147,38 +145,37 @@ class Readers:
         self._processes, self._pipes = [], []
         each = READERS // _PROCESSES
         for first in range(0, READERS, each):
-            near, far = spawn.Pipe()
-            process = spawn.Process(target=read, args=(store, range(first, first + each), far), daemon=True)
+            ours, theirs = spawn.Pipe()
+            process = spawn.Process(target=read, args=(store, range(first, first + each), theirs), daemon=True)
             process.start()
-            far.close()
+            theirs.close()
             self._processes.append(process)
-            self._pipes.append(near)
+            self._pipes.append(ours)
 
-    def answers(self) -> Answers:
-        """The answers of all readers so far."""
+    def told(self) -> Told:
+        """What all of them were told so far."""
         for pipe in self._pipes:
-            pipe.send("answers?")
+            pipe.send("what were you told?")
         return _all(pipe.recv() for pipe in self._pipes)
 
-    def answers_after(self, before: Answers, epoch: int, timeout_s: float) -> Answers:
-        """Their answers, once each reader has received more than before (except watchers, which wait for changes),
-        and some reader has reached this epoch; or once there is an error.
-        """
+    def told_after(self, before: Told, epoch: int, timeout_s: float) -> Told:
+        """What they were told, once each was told more than before (but for watchers, who wait for news), and somebody
+        of this epoch; or once something is wrong."""
         deadline = time.monotonic() + timeout_s
         while True:
-            now = self.answers()
-            waiting = [i for i in range(READERS) if now.answer_counts[i] == before.answer_counts[i] and not _watches(i)]
+            now = self.told()
+            waiting = [i for i in range(READERS) if now.answers[i] == before.answers[i] and not _watches(i)]
             if (not waiting and epoch in now.counts) or now.wrong != before.wrong:
                 return now
             if time.monotonic() > deadline:
                 raise AssertionError(
-                    f"in {timeout_s:g} s, {len(waiting)} of {READERS} readers received nothing, and epoch {epoch} "
-                    f"was {'' if epoch in now.counts else 'not '}reached"
+                    f"in {timeout_s:g} s, {len(waiting)} of {READERS} readers were told nothing, and of epoch {epoch} "
+                    f"{'somebody' if epoch in now.counts else 'nobody'}"
                 )
             time.sleep(0.1)
 
     def close(self) -> None:
-        """End the processes."""
+        """End them."""
         for pipe in self._pipes:
             pipe.close()
         for process in self._processes:

@@ -1,4 +1,4 @@
-"""Phases of a program that is to be killed: lines that the test waits for."""
+"""How a program that is to be killed tells where it is: lines that the test waits for."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Callable
 
 from millstream.jobs.epochs.progress import JobProgress, ProgressBoard
 
-__all__ = ["phase", "print_epochs"]
+__all__ = ["phase", "tell_epochs"]
 
 
 def phase(text: str) -> None:
-    """Print that this phase is reached."""
+    """Say that this is reached."""
     print(f"PHASE {text}", flush=True)
 
 
-def print_epochs(board: ProgressBoard, then: Callable[[int], None] = lambda epoch: None) -> None:
-    """Print every epoch that is committed from now on, and then call `then` with it."""
+def tell_epochs(board: ProgressBoard, then: Callable[[int], None] = lambda epoch: None) -> None:
+    """Say every epoch that is committed from now on, and do this with it."""
     seen = 0
 
     def tell(progress: JobProgress) -> None:

@@ -1,8 +1,8 @@
-"""A program in an operating-system session of its own, so that it can be killed with all its child processes.
+"""A program in an operating-system session of its own, so that it can be killed with all it has started.
 
-A process group is not enough: Spark's Python workers create their own. None of them leaves the session, so every
-process of the program's session is killed, repeatedly until none is left. Tests that are killed themselves leave none
-behind either (`servers.guard`).
+A process group is not enough: Spark's Python workers make one of their own. None of them leaves the session, so
+everything whose session is the program's is killed, again and again until nothing is left. Tests that are killed
+themselves leave none behind either (`servers.guard`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ProcessSession:
 
     @property
     def pid(self) -> int:
-        """The process id of the program itself."""
+        """Of the program itself."""
         return self._process.pid
 
     def _read(self) -> None:
@@ -54,14 +54,14 @@ class ProcessSession:
                 self._lines.put(line.decode(errors="replace").rstrip("\n"))
         self._lines.put(None)
 
-    def send_line(self, line: str) -> None:
-        """Send the program a line of input."""
+    def say(self, line: str) -> None:
+        """Give the program a line of input."""
         assert self._process.stdin is not None
         self._process.stdin.write(line.encode() + b"\n")
         self._process.stdin.flush()
 
     def next_line(self, timeout_s: float) -> str | None:
-        """The next line, or None when the program has ended. Raises queue.Empty on a timeout."""
+        """The next line, or None when the program has ended. queue.Empty when neither comes in time."""
         return self._lines.get(timeout=timeout_s)
 
     def wait(self, timeout_s: float) -> int:
@@ -78,7 +78,7 @@ class ProcessSession:
         return code
 
     def run_out(self, patience_s: float) -> None:
-        """Let it finish, which must succeed and leave no process behind. It must print something every `patience_s`."""
+        """Let it come to its end, which must be a good one, and leave nothing behind. It says something meanwhile."""
         try:
             while self.next_line(patience_s) is not None:
                 pass
@@ -87,7 +87,7 @@ class ProcessSession:
             self.kill()
 
     def errors(self) -> str:
-        """Its stderr, over all its starts."""
+        """What it wrote to stderr, over all its starts."""
         return self._errors.read_text(errors="replace")
 
     def alive(self) -> list[int]:
@@ -95,7 +95,7 @@ class ProcessSession:
         return [pid for pid in psutil.pids() if self._is_ours(pid)]
 
     def workers(self) -> list[int]:
-        """Those of them that are Python workers of Spark, started by its daemon."""
+        """Of those the Python workers of Spark: what its daemon has started."""
         return [pid for pid in self.alive() if "pyspark.daemon" in _command(_parent(pid))]
 
     def _is_ours(self, pid: int) -> bool:
@@ -105,12 +105,12 @@ class ProcessSession:
             return False
 
     def stop(self, timeout_s: float) -> int:
-        """Terminate the program; returns its exit code."""
+        """Ask the program to end; returns its exit code."""
         self._process.terminate()
         return self.wait(timeout_s)
 
     def kill(self, timeout_s: float = 30.0) -> int:
-        """Kill everything with -9; returns the number of processes."""
+        """Kill everything with -9; returns how many processes that were."""
         killed: set[int] = set()
         deadline = time.monotonic() + timeout_s
         while alive := self.alive():

@@ -1,17 +1,17 @@
-"""The job of the kill tests: a rate generator → map → filter → rebalance → files, text and Parquet, and in addition,
-per user, a count and a sum in keyed state, emitted by a timer at the end, windows of three kinds (`killed_windows`),
-which hold records of several epochs, connected streams with asynchronous calls and broadcast state (`killed_streams`),
-and a loop (`killed_loop`).
+"""The job that the kill tests kill: a generator at a rate → map → filter → rebalance → files, text and Parquet, and
+beside it, per user, a count and a sum in keyed state, told by a timer at the end, windows of three kinds
+(`killed_windows`), which hold records of several epochs, connected streams with asynchronous calls and broadcast
+state (`killed_streams`), and a loop (`killed_loop`).
 
     python program.py STORE OUTPUT [SNAPSHOT [EPOCH]]
 
-With a snapshot it starts from there ('' for none); with an epoch it stops by itself once that is committed.
+With a snapshot it starts from there (give '' for none); with an epoch it stops by itself once that is committed.
 
-One line is printed as each phase is reached, so that a test can kill it at a chosen moment:
+One line is printed as each phase is reached, so that a test can strike at a chosen moment:
 
     PHASE imported | session | epoch N | finished
 
-It is an ordinary program: it does not know that it is killed, and is simply restarted on the same store.
+It is an ordinary program: it knows nothing of being killed, and is simply started again on the same store.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 import killed_loop as loop
 import killed_streams as streams
 import killed_windows as windows
-from phases import phase, print_epochs
+from phases import phase, tell_epochs
 
 from millstream.common import Configuration, Encoder, Row, Types
 from millstream.datastream import StreamExecutionEnvironment
@@ -61,27 +61,27 @@ def is_kept(row: Row) -> bool:
 
 
 def expected() -> list[Row]:
-    """The answer, computed independently."""
+    """The answer, computed apart."""
     return [row for row in map(parse, map(event, range(RECORDS))) if is_kept(row)]
 
 
 def window_results() -> list[str]:
-    """Every window's result, computed independently."""
+    """Every window's result, computed apart."""
     return windows.expected([(row[1], windows.happened_ms(row[0]), row[2]) for row in expected()])
 
 
 def stream_results() -> list[str]:
-    """The output of the connected streams, computed independently."""
+    """What the several streams give, computed apart."""
     return streams.expected(expected())
 
 
 def loop_results() -> list[str]:
-    """The output of the loop, computed independently."""
+    """What leaves the loop, computed apart."""
     return loop.expected(expected())
 
 
 def totals() -> list[str]:
-    """Count and sum per user, computed independently."""
+    """Count and sum per user, computed apart."""
     users: dict[str, list[int]] = {}
     for row in expected():
         users.setdefault(row[1], []).append(row[2])
@@ -89,7 +89,7 @@ def totals() -> list[str]:
 
 
 class Totals(KeyedProcessFunction):
-    """Counts and sums in two states and a list, so that each must survive; emits them when the input ends."""
+    """Counts and sums in two states and a list, so that each must survive; tells them when the input ends."""
 
     def open(self, runtime_context: Any) -> None:
         self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
@@ -111,7 +111,7 @@ def build(env: StreamExecutionEnvironment, output: Path) -> None:
     parsed = events.map(parse, EVENT).filter(is_kept).rebalance()
     lines = parsed.map(lambda row: f"{row[0]} {row[1]} {row[2]}", Types.STRING())
 
-    # One file per epoch and subtask, and files that gather several epochs: their open parts are in the manifest.
+    # One file per epoch and subtask, and files that gather several epochs: their open parts live in the manifest.
     each = FileSink.for_row_format(str(output / "each"), Encoder.simple_string_encoder()).with_bucket_assigner(here)
     lines.sink_to(each.with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy()).build()).uid("each")
     many = FileSink.for_row_format(str(output / "many"), Encoder.simple_string_encoder()).with_bucket_assigner(here)
@@ -138,7 +138,7 @@ def build(env: StreamExecutionEnvironment, output: Path) -> None:
 
 def main(store: str, output: str, snapshot: str = "", last_epoch: str = "0") -> None:
     phase("imported")
-    # Not in memory: leftovers of a killed Spark are then removed with the test.
+    # Not in memory: what a killed Spark leaves behind then goes away with the test.
     session = make_session("local[2]", {"spark.local.dir": str(Path(output).parent / "spark")})
     phase("session")
     env = StreamExecutionEnvironment.get_execution_environment().use_spark_session(session)
@@ -150,7 +150,7 @@ def main(store: str, output: str, snapshot: str = "", last_epoch: str = "0") -> 
     env.configure(settings)
     build(env, Path(output))
     job = env._launch("killed")
-    print_epochs(job.board, lambda epoch: job.stop() if epoch == int(last_epoch) else None)
+    tell_epochs(job.board, lambda epoch: job.stop() if epoch == int(last_epoch) else None)
     job.result()
     phase("finished")
     session.stop()

@@ -1,8 +1,9 @@
-"""The killed job whose store and output are on S3: numbers → a running count for each key → files in a bucket.
+"""The job that is killed while all it keeps is on S3: numbers → a running count for each key → files in a bucket.
 
     python s3_program.py STORE OUTPUT PARALLELISM
 
-Both are addresses in a bucket; endpoint and credentials are in the environment. Phases are printed as by `program`.
+Both are addresses in a bucket; where the service is and how to get in stand in the environment. Phases are printed as
+by `program`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from phases import phase, print_epochs
+from phases import phase, tell_epochs
 
 from millstream.common import Configuration, Encoder, RestartStrategies, Types, WatermarkStrategy
 from millstream.datastream import StreamExecutionEnvironment
@@ -30,16 +31,14 @@ _SHORT_LIVED = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
 
 def expected() -> list[str]:
-    """Every line, computed independently."""
+    """Every line, computed apart."""
     totals = Counter(number % KEYS for number in range(RECORDS))
     counts = [f"key {key}: {count}" for key, total in totals.items() for count in range(1, total + 1)]
     return counts + [f"number {number}" for number in range(RECORDS)]
 
 
 class Count(KeyedProcessFunction):
-    """Emits each record with the count of its key so far: the count shows lost and duplicated state, the number lost
-    input.
-    """
+    """With each record, how many of its key came so far: that tells lost and doubled state, the number lost input."""
 
     def open(self, runtime_context: Any) -> None:
         self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
@@ -68,7 +67,7 @@ def main(store: str, output: str, parallelism: str) -> None:
     sink = sink.with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
     counted.sink_to(sink.with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy()).build()).uid("files")
     job = env._launch("on-s3")
-    print_epochs(job.board)
+    tell_epochs(job.board)
     job.result()
     phase("finished")
     session.stop()

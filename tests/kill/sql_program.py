@@ -1,9 +1,9 @@
-"""The killed SQL job: Nexmark's queries and windows over one table, each into files of its own.
+"""The SQL job that the kill tests kill: Nexmark's queries and windows over one table, each into files of its own.
 
     python sql_program.py STORE OUTPUT PARALLELISM
 
-It prints its phases as `program.py` does, and does not know that it is killed. `inserts` is the program; the test also
-runs it in one process as a batch.
+It prints its phases as `program.py` does, and knows nothing of being killed. `inserts` is the program; the test runs it
+in one process as a batch, too.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 import sys
 from pathlib import Path
 
-from phases import phase, print_epochs
+from phases import phase, tell_epochs
 
 from millstream.common import Configuration
 from millstream.datastream import StreamExecutionEnvironment
@@ -48,7 +48,7 @@ def _in_files(statement: str, output: str, name: str) -> str:
 
 
 def inserts(t_env: TableEnvironment, output: str) -> list[str]:
-    """Define the tables; returns the INSERTs of the job."""
+    """Define the tables; the INSERTs of the job."""
     t_env.create_temporary_system_function("count_char", count_char)
     for statement in _statements("tables"):
         small = statement.replace("'events.num' = '100000'", f"'events.num' = '{EVENTS}'")
@@ -84,7 +84,7 @@ def main(store: str, output: str, parallelism: str) -> None:
         statements.add_insert_sql(statement)
     job = statements.execute()._outcome.source.job
     assert job is not None
-    print_epochs(job.board)
+    tell_epochs(job.board)
     job.result()
     phase("finished")
     session.stop()

@@ -1,9 +1,9 @@
-"""Real kills: a running job with all its child processes is killed with -9 at random moments, and restarted.
+"""Real kills: a running job and everything it started is killed with -9 at random moments, and started again.
 
-After sorting, the job's output is byte for byte that of a run without kills. Moments are drawn from a seed:
-`MILLSTREAM_KILL_SEEDS` sets the number of seeds (8 by default; `make chaos SEEDS=50` for more), and
-`MILLSTREAM_KILL_FIRST_SEED` the first one. The kills of four seeds hit one job, one start after the other: all of them
-must be survived for its output to be correct, and the job runs to its end once, not for each seed.
+What the job then has written is, after sorting, byte for byte what a run without kills writes. Moments are drawn from a
+seed: `MILLSTREAM_KILL_SEEDS` says how many seeds (8 by default; `make chaos SEEDS=50` for more), and
+`MILLSTREAM_KILL_FIRST_SEED` where to begin. The kills of four seeds fall on one job, one start after the other: each of
+them has to be survived for its output to be right, and the job is run to its end once, not for each.
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ CHAINS = [SEEDS[at : at + 4] for at in range(0, len(SEEDS), 4)]
 
 
 def strikes(seeds: range) -> list[Strike]:
-    """The kills of some seeds, ordered by their epochs. Most fall into epochs, some into the start of Spark or of
-    the job; a seed has one kill, or two.
-    """
+    """The moments of some seeds, in the order of the epochs they wait for. Most fall into epochs, some into the start
+    of Spark or of the job; a seed gives one kill, or two."""
     drawn: list[tuple[int, Strike]] = []
     for seed in seeds:
         rng = random.Random(f"millstream-{seed}")
@@ -42,7 +41,7 @@ def _strike(rng: random.Random) -> Strike:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_run_without_kills_matches_the_independent_computation(clean: dict[str, bytes]) -> None:
+def test_a_run_without_kills_gives_the_answer_computed_apart(clean: dict[str, bytes]) -> None:
     lines = sorted(f"{row[0]} {row[1]} {row[2]}".encode() for row in program.expected())
     rows = sorted(repr((row[0], row[1], row[2])).encode() for row in program.expected())
     totals = sorted(line.encode() for line in program.totals())
@@ -58,7 +57,7 @@ def test_a_run_without_kills_matches_the_independent_computation(clean: dict[str
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seeds", CHAINS, ids=lambda seeds: f"{seeds[0]}-{seeds[-1]}")
-def test_a_killed_job_writes_the_same_output_as_an_undisturbed_one(
+def test_a_killed_job_writes_what_an_undisturbed_one_writes(
     seeds: range, clean: dict[str, bytes], tmp_path: Path
 ) -> None:
     history: list[str] = []

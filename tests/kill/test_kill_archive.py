@@ -1,6 +1,5 @@
-"""A Spark job with an archived table is queried while it runs, is killed, and resumes: every answer has every window
-once, and other engines read expired windows in the archive, once.
-"""
+"""A job on Spark whose table has an archive is asked while it runs, is killed, and goes on: no window is missing in any
+answer, none is there twice, and others find in the archive what left the state, once."""
 
 from __future__ import annotations
 
@@ -35,8 +34,8 @@ def start(folder: Path, format: str, parallelism: int) -> ProcessSession:
     return ProcessSession(command, environment, folder, folder / "stderr.log")
 
 
-class Querier(threading.Thread):
-    """Queries continuously, from another process than the job's. Every answer must have consecutive windows."""
+class Questions(threading.Thread):
+    """Asks all the time, from another process than the job's. Every answer must be windows without a gap."""
 
     def __init__(self, stores: Path) -> None:
         super().__init__(daemon=True)
@@ -46,10 +45,10 @@ class Querier(threading.Thread):
         self._t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
         self._t_env.execute_sql(f"CREATE CATALOG live WITH ('type' = 'jobs', 'stores' = '{stores}')")
 
-    def query(self) -> None:
+    def ask(self) -> None:
         [(rows, windows, total, last)] = self._t_env.execute_sql(QUESTION).collect()
         self.counts.append(windows)
-        # The very last window has one row; the others have three, and a row for each second but the first.
+        # The last window of all has one row; the others have three, and a row for each second but the first.
         is_whole = windows == WINDOWS and rows == 3 * WINDOWS - 2 and total == program.LAST
         is_part = rows == 3 * windows and (total or 0) == max(0, (last or 0) - 1)
         if windows != (last or 0) // program.WINDOW_S or not (is_whole or is_part):
@@ -58,7 +57,7 @@ class Querier(threading.Thread):
     def run(self) -> None:
         while not self._ended.wait(0.05):
             try:
-                self.query()
+                self.ask()
             except MillstreamError as error:
                 if self.counts:  # before the first epoch there is no table
                     self.problems.append(str(error))
@@ -73,14 +72,14 @@ class Querier(threading.Thread):
 def test_a_killed_job_leaves_no_gap_between_state_and_archive(tmp_path: Path, format: str) -> None:
     stores = tmp_path / "stores"
     stores.mkdir()
-    questions = Querier(stores)
+    questions = Questions(stores)
     questions.start()
     for strike in (Strike(4, 0.3), Strike(8, 0.8)):
         assert strike_down(start(tmp_path, format, 2), strike) != FINISHED
-        questions.query()  # it is dead, and can still be queried
+        questions.ask()  # it is dead, and can be asked
     start(tmp_path, format, 1).run_out(PHASE_TIMEOUT_S)
     questions.end()
-    questions.query()
+    questions.ask()
     assert not questions.problems
     assert questions.counts == sorted(questions.counts) and questions.counts[-1] == WINDOWS
     files = query.open(str(stores / "hours")).newest().table("closed_windows").archived_files

@@ -1,9 +1,9 @@
-"""Real kills of a job over changing tables: the changes of joins, groups and Top-N amount to the rows of a batch.
+"""Real kills of a job of changing tables: joins, groups and first rows leave the rows of a batch, each once.
 
-A seed kills the whole job, which resumes at another parallelism, and before that perhaps one of its workers, which the
-job must survive by itself. One of Nexmark's queries runs with it, another for each seed. Blocks of records are in the
-machine's shared memory: they are lost with their writers, and the next start removes those of a killed job.
-`MILLSTREAM_KILL_TABLES_SEEDS` sets the number of seeds (1 by default), `MILLSTREAM_KILL_FIRST_SEED` the first one.
+A seed kills the whole job, which goes on at another parallelism, and before that perhaps one of its workers, which the
+job must bear by itself. One of Nexmark's queries runs with it, another for each seed. Blocks of records lie in the
+machine's memory meanwhile: they are lost with whoever laid them, and the next start removes what the killed one left
+there. `MILLSTREAM_KILL_TABLES_SEEDS` says how many seeds (1 by default), `MILLSTREAM_KILL_FIRST_SEED` where to begin.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def expected(nexmark: str) -> dict[str, Counter[str]]:
 
 
 def rows_left(folder: Path) -> Counter[str]:
-    """The rows that remain after the changes in the visible files. No row may be deleted more often than inserted."""
+    """What the changes in the visible files leave. No row may go more often than it came."""
     left: Counter[str] = Counter()
     for path in folder.rglob("part-*"):
         if not path.name.startswith("."):
@@ -60,7 +60,7 @@ def start(folder: Path, parallelism: int, nexmark: str) -> ProcessSession:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_killed_job_over_changing_tables_produces_the_rows_of_a_batch(seed: int, tmp_path: Path) -> None:
+def test_a_killed_job_of_changing_tables_leaves_the_rows_of_a_batch(seed: int, tmp_path: Path) -> None:
     rng = random.Random(f"millstream-tables-{seed}")
     nexmark = CHANGING_QUERIES[seed % len(CHANGING_QUERIES)]
     first, second = rng.sample([1, 2, 3], 2)
@@ -80,9 +80,8 @@ def test_a_killed_job_over_changing_tables_produces_the_rows_of_a_batch(seed: in
 
 
 def kill_a_worker(job: ProcessSession, rng: random.Random) -> bool:
-    """Kill one of Spark's Python workers when the job has committed an epoch; False: it ended before. The first
-    reported epoch is the one it resumes from, when there are no workers yet.
-    """
+    """Kill one of the Python workers of Spark when the job has committed an epoch; False: it ended before. The first
+    epoch that it tells of is the one it goes on from, when there are no workers yet."""
     while (line := job.next_line(PHASE_TIMEOUT_S)) is not None:
         workers = job.workers() if line.startswith("PHASE epoch") else []
         if workers:

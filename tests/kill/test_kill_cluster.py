@@ -1,14 +1,14 @@
 """A job on a standalone cluster with its state and its output on MinIO, disturbed in every way: the output is exact.
 
 Each seed runs the job once and disturbs it at random moments: executors are killed with -9, one or all at once; a
-worker disappears with its disk, and returns with an empty one; an executor is decommissioned; an executor is frozen
-until Spark declares it lost, and wakes up; a task straggles, so that Spark runs a second attempt concurrently; the
-driver is killed with all its child processes, and restarted while its executors may still run; the connections between
-driver and executors are cut, and restored some seconds later, or stall until Spark has declared all executors lost.
-Speculation is on for all of them.
-The first eight seeds do each of these and some together; further ones (`make chaos SEEDS=50`) choose at random.
+worker is gone with its disk, and comes back with an empty one; an executor is decommissioned; an executor keeps silent
+until Spark gives it up, and wakes up; a task straggles, so that Spark runs a second attempt beside it; the driver is
+killed with all it started here, and started again while its executors may still run; the connections between driver and
+executors are cut, and can be made again some seconds later, or stay, and nothing passes until Spark has given all
+executors up. Speculation is on for all of them.
+The first eight seeds do each of these and some together; further ones (`make chaos SEEDS=50`) draw what they do.
 
-All seeds share one cluster, one store and, while it is not killed, one Spark application.
+One cluster, one store and, while nobody kills it, one application of Spark serve all seeds.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ SETTINGS = {
     "spark.speculation.multiplier": "3",
     "spark.speculation.minTaskRuntime": "1s",
     "spark.decommission.enabled": "true",
-    # An unresponsive executor is declared lost after some seconds.
+    # An executor that says nothing is given up after some seconds.
     "spark.executor.heartbeatInterval": "1s",
     "spark.network.timeout": "7s",
     "spark.network.timeoutInterval": "2s",
@@ -67,7 +67,7 @@ SETTINGS = {
 
 
 def ways_of(seed: int) -> tuple[str, ...]:
-    """The disturbances of a seed, in order."""
+    """What a seed does, in this order."""
     if seed < len(FIRST_SEEDS):
         return FIRST_SEEDS[seed]
     rng = random.Random(f"ways-{seed}")
@@ -75,7 +75,7 @@ def ways_of(seed: int) -> tuple[str, ...]:
 
 
 class Drivers:
-    """The application that runs the jobs; a killed one is replaced when it is needed."""
+    """The application that runs the jobs; one that was killed is replaced when it is needed."""
 
     def __init__(self, cluster: SparkCluster, store: MinioServer, folder: Path) -> None:
         self._cluster, self._store, self._folder = cluster, store, folder
@@ -85,14 +85,14 @@ class Drivers:
     def running(self) -> ProcessSession:
         """The process, which is ready for a job or runs one."""
         if self._process is None or self._process.exit_code() is not None:
-            settings = {**SETTINGS, **self._route_through_proxies()}
+            settings = {**SETTINGS, **self._reached_by_a_way()}
             command = millstream_run(self._cluster, Path(program.__file__), settings=settings)
             errors = self._folder / "driver.log"
             self._process = ProcessSession(command, driver_environment(self._store), self._folder, errors)
         return self._process
 
-    def _route_through_proxies(self) -> dict[str, str]:
-        """Executors connect to the usual ports at another address: that of our proxies to the driver."""
+    def _reached_by_a_way(self) -> dict[str, str]:
+        """Executors connect to the same ports as always, at another address: that of our way to the driver."""
         self._close_ways()
         ports = {name: free_port() for name in ("spark.driver.port", "spark.driver.blockManager.port")}
         self._ways = [TcpProxy(port, port, DRIVER_HOST) for port in ports.values()]
@@ -104,12 +104,12 @@ class Drivers:
             self._ways.pop().close()
 
     def cut(self) -> None:
-        """Cut all connections of executors to the driver, and reject new ones, until `mend`."""
+        """No executor is connected to the driver, and none can connect, until it is mended."""
         for way in self._ways:
             way.cut()
 
     def stall(self) -> None:
-        """Stall all traffic between the driver and its executors, without closing connections, until `mend`."""
+        """Nothing passes between the driver and its executors, though they are connected, until it is mended."""
         for way in self._ways:
             way.stall()
 
@@ -123,13 +123,13 @@ class Drivers:
             self._process = None
         self._close_ways()
 
-    def losses_logged(self) -> int:
-        """How often the loss of an executor was logged."""
+    def losses_said(self) -> int:
+        """How often it was said that an executor is lost."""
         log = self._folder / "driver.log"
         return log.read_text(errors="replace").count("lost: executor ") if log.exists() else 0
 
     def errors(self) -> str:
-        """The end of the stderr of all of them."""
+        """The end of what all of them wrote."""
         return (self._folder / "driver.log").read_text(errors="replace")[-4000:]
 
 
@@ -156,7 +156,7 @@ def drivers(spark_cluster: SparkCluster, minio_server: MinioServer, driver_folde
 
 
 class Disturbance:
-    """Disturbs the cluster on request, and remembers what has to be repaired."""
+    """Does to the cluster what is asked, and remembers what has to be put right."""
 
     def __init__(self, cluster: SparkCluster, drivers: Drivers, rng: random.Random) -> None:
         self._cluster, self._drivers, self._rng = cluster, drivers, rng
@@ -165,7 +165,7 @@ class Disturbance:
         self._lost: list[int] = []
 
     def strike(self, way: str) -> str:
-        """Disturb in this way, now; returns a description."""
+        """Disturb in this way, now; returns what was done."""
         workers = [at for at, worker in enumerate(self._cluster.workers) if worker.is_running()]
         at = self._rng.choice(workers)
         match way:
@@ -200,15 +200,15 @@ class Disturbance:
         return "a task is slow"
 
     def attend(self) -> None:
-        """Called periodically: wakes up processes that slept long enough, and mends connections."""
+        """Called now and then: wake up what slept long enough, and mend what was cut."""
         if self._mends_at and time.monotonic() > self._mends_at:
             self._mends_at = 0.0
             self._drivers.mend()
         if self._sleepers and time.monotonic() > self._wakes_at:
-            self.repair_all()
+            self.put_right()
 
-    def repair_all(self) -> None:
-        """Wake up frozen processes, bring back missing workers, mend connections."""
+    def put_right(self) -> None:
+        """Wake up what sleeps, bring back what is gone, mend what is cut."""
         self._drivers.mend()
         for process in self._sleepers:
             _send(process, signal.SIGCONT)
@@ -249,33 +249,33 @@ def test_a_job_on_a_disturbed_cluster_publishes_every_record_once(
     rng, ways = random.Random(f"cluster-{seed}"), ways_of(seed)
     bucket = minio_server.create_bucket(unique_name)
     order = {"store": f"s3://{bucket}/job", "output": f"s3://{bucket}/out", "straggles": "straggler" in ways}
-    disturbance, said_before = Disturbance(spark_cluster, drivers, rng), drivers.losses_logged()
-    # Epochs after which each disturbance happens, and its delay.
+    disturbance, said_before = Disturbance(spark_cluster, drivers, rng), drivers.losses_said()
+    # Epochs after which each of them strikes, and how long after.
     moments = sorted((rng.randrange(2, 9), round(rng.random(), 2), rng.random()) for _ in ways)
     strikes = [(epoch, delay_s, way) for (epoch, delay_s, _), way in zip(moments, ways, strict=True)]
     try:
         history = run_job(drivers, order, strikes, disturbance)
     finally:
-        disturbance.repair_all()
+        disturbance.put_right()
     print(f"seed {seed}: {history}")
     results = results_of(minio_server.client(), bucket)
     repeat = f"MILLSTREAM_KILL_FIRST_SEED={seed} MILLSTREAM_KILL_SEEDS=1"
     if ways[-1] in ("executors", "stall"):
-        assert drivers.losses_logged() > said_before, f"seed {seed} ({repeat}): {history}\n{drivers.errors()}"
+        assert drivers.losses_said() > said_before, f"seed {seed} ({repeat}): {history}\n{drivers.errors()}"
     assert results == expected(), f"seed {seed} ({repeat}): {history}\n{drivers.errors()}"
 
 
 def run_job(
     drivers: Drivers, order: dict[str, Any], strikes: list[tuple[int, float, str]], disturbance: Disturbance
 ) -> list[str]:
-    """Run it to its end through all disturbances; returns the events."""
+    """Run it to its end, whatever happens to it; returns what happened."""
     history: list[str] = []
     ordered_from, left = None, list(strikes)
     deadline = time.monotonic() + PATIENCE_S
     while True:
         process = drivers.running()
         if process is not ordered_from:
-            process.send_line(json.dumps(order))
+            process.say(json.dumps(order))
             ordered_from = process
         disturbance.attend()
         try:

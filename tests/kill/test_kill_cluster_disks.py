@@ -1,7 +1,7 @@
-"""A disk of an executor's machine becomes full in the middle of a job: that of the local tier, that of Spark's shuffle,
-or both. The output is exact, and so is that of the next job.
+"""A disk of an executor's machine becomes full in the middle of a job: the one of the local tier, the one that Spark
+keeps its shuffle in, or both. The output is exact, and so is that of the next job.
 
-Each disk is a small in-memory file system of its own, filled up to the last byte.
+Each disk is a small file system of its own, in memory; it is filled up to the last byte.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _mount(*words: str) -> bool:
 
 @pytest.fixture
 def worker(spark_cluster: SparkCluster) -> Iterator[SparkWorker]:
-    """A worker with small disks of its own."""
+    """A worker that has small disks of its own."""
     worker = spark_cluster.workers[0]
     disks = (worker.local_folder, worker.temporary_folder)
     mounted: list[Path] = []
@@ -55,15 +55,15 @@ def worker(spark_cluster: SparkCluster) -> Iterator[SparkWorker]:
 
 
 def fill(disk: Path) -> None:
-    """Fill the disk to the last byte."""
+    """Not a byte is left."""
     with contextlib.suppress(OSError), (disk / BALLAST).open("ab", buffering=0) as ballast:
         while True:
             ballast.write(bytes(1 << 16))
 
 
 def run_to_the_end(session: ProcessSession, order: dict[str, object], act: Callable[[], None]) -> str:
-    """How the job ended; `act` was called in the middle of it."""
-    session.send_line(json.dumps(order))
+    """How the job ended; `act` was done in the middle of it."""
+    session.say(json.dumps(order))
     deadline, is_done = time.monotonic() + PATIENCE_S, False
     while time.monotonic() < deadline:
         try:
@@ -82,7 +82,7 @@ def run_to_the_end(session: ProcessSession, order: dict[str, object], act: Calla
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_disk_that_fills_up_during_a_job_does_not_change_its_output(
+def test_a_disk_that_becomes_full_in_the_middle_of_a_job_changes_nothing_of_its_output(
     spark_cluster: SparkCluster, minio_server: MinioServer, unique_name: str, worker: SparkWorker, tmp_path: Path
 ) -> None:
     command = millstream_run(spark_cluster, Path(program.__file__))

@@ -1,6 +1,6 @@
 """Real kills of a job between objects of a real S3, and to a Delta table there: every record is published once.
 
-`MILLSTREAM_KILL_FILES_SEEDS` sets the number of seeds (2 by default), `MILLSTREAM_KILL_FIRST_SEED` the first one.
+`MILLSTREAM_KILL_FILES_SEEDS` says how many seeds (2 by default), `MILLSTREAM_KILL_FIRST_SEED` where to begin.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Kafka → keyed count → Kafka, disturbed in every way: a read-committed consumer sees every result once, in order.
+"""Kafka → keyed count → Kafka, disturbed in every way: who reads what is committed sees every result once, in order.
 
-Each seed runs the job once, on input of its own, and disturbs it at random moments: the driver is killed with all its
-child processes, a task's process is killed, the broker is killed and restarted, the connection to the broker is cut or
-stalls, a second driver is started by mistake, the job is stopped and resumed at another parallelism. The first ten
-seeds do each of these and some together; further ones (`make chaos SEEDS=50`) choose at random.
+Each seed runs the job once, on input of its own, and disturbs it at random moments: the driver is killed with all it
+has started, a task's process is killed, the broker is killed and started again, the way to the broker is cut or stalls,
+a second driver is started by mistake, the job is stopped and goes on at another parallelism. The first ten seeds do
+each of these and some together; further ones (`make chaos SEEDS=50`) draw what they do.
 
-All seeds share one broker and, while it is not killed, one Spark session.
+One broker and, while nobody kills it, one session of Spark serve all seeds.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ FIRST_SEEDS: tuple[tuple[str, ...], ...] = (
 
 
 class Drivers:
-    """Processes with a Spark session each, reused from seed to seed; a killed one is replaced when needed."""
+    """Processes with a session of Spark each, kept from seed to seed; one that was killed is replaced when needed."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -59,14 +59,14 @@ class Drivers:
         self._all: list[ProcessSession] = []
 
     def take(self) -> ProcessSession:
-        """A process that is ready for a job."""
+        """A process that waits for a job."""
         while self._idle:
             process = self._idle.pop()
             if process.exit_code() is None:
                 return process
         return self._started()
 
-    def release(self, process: ProcessSession) -> None:
+    def give_back(self, process: ProcessSession) -> None:
         if process.exit_code() is None:
             self._idle.append(process)
 
@@ -93,8 +93,8 @@ def drivers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Drivers]:
     processes.close()
 
 
-class Scenario:
-    """One seed: the job, its disturbances, and the results."""
+class Story:
+    """One seed: the job, what is done to it, and what came of that."""
 
     def __init__(self, seed: int, drivers: Drivers, broker: KafkaBroker, proxy: TcpProxy, folder: Path) -> None:
         self.random = random.Random(f"kafka-{seed}")
@@ -107,13 +107,13 @@ class Scenario:
         self.parallelism = self.random.choice((1, 2, 3))
         self.in_tasks = bool(seed % 2)
         self.process = drivers.take()
-        # It takes seconds to start one: it must be ready when it is needed.
+        # It takes seconds to start one: it must be there when it is needed.
         self.second = drivers.take() if "second driver" in ways_of(seed) else None
         self.epoch = 0
         self.outcome: str | None = None
 
-    def record_event(self, text: str) -> None:
-        """Record an event with its time."""
+    def tell(self, text: str) -> None:
+        """Remember what happened, and when."""
         self.history.append(f"{time.monotonic() - self.begun:.1f} s: {text}")
 
     def fill_input(self) -> None:
@@ -133,11 +133,11 @@ class Scenario:
             "in_tasks": self.in_tasks,
         }
         self.outcome = None
-        process.send_line(json.dumps(order))
-        self.record_event(f"started at parallelism {self.parallelism}")
+        process.say(json.dumps(order))
+        self.tell(f"started at parallelism {self.parallelism}")
 
     def follow(self, until: Callable[[], bool] = lambda: False, limit_s: float = PATIENCE_S) -> None:
-        """Read the driver's output until its job ends, or `until` is true after some line."""
+        """Hear what the driver says until its job ends, or `until` is true after some line."""
         while self.outcome is None:
             try:
                 line = self.process.next_line(limit_s)
@@ -153,11 +153,11 @@ class Scenario:
                 return
 
     def disturb(self, way: str) -> None:
-        """Wait for a random moment, then disturb."""
+        """Wait for a random moment, then do it."""
         target = self.epoch + self.random.randrange(1, 4)
         self.follow(lambda: self.epoch >= target)
         time.sleep(self.random.random() * 0.4)
-        self.record_event(f"{way} after epoch {self.epoch}" + (f" ({self.outcome})" if self.outcome else ""))
+        self.tell(f"{way} after epoch {self.epoch}" + (f" ({self.outcome})" if self.outcome else ""))
         getattr(self, f"_{way.replace(' ', '_')}")()
 
     def _driver(self) -> None:
@@ -190,7 +190,7 @@ class Scenario:
         self.proxy.mend()
 
     def _rescale(self) -> None:
-        """Stop the job as a deployment does, and resume it with another number of subtasks."""
+        """Stop the job as a deployment does, and go on with another number of subtasks."""
         self.process.kill() if self.random.random() < 0.3 else self._stop()
         if self.process.exit_code() is not None:
             self.process = self.drivers.take()
@@ -198,11 +198,11 @@ class Scenario:
         self.start(self.process)
 
     def _stop(self) -> None:
-        self.process.send_line("stop")
+        self.process.say("stop")
         self.follow()
 
     def _second_driver(self) -> None:
-        """Both run until one loses its lease; that one reports it, and the other continues."""
+        """Both run until one has lost; that one says so, and the other goes on."""
         first, second = self.process, self.second or self.drivers.take()
         self.start(second)
         outcome_of = {}
@@ -210,27 +210,27 @@ class Scenario:
             self.process, self.outcome = process, None
             self.follow()
             outcome_of[process] = self.outcome
-            self.drivers.release(process)
+            self.drivers.give_back(process)
         self.second = None
-        self.record_event(f"first: {outcome_of[first]}; second: {outcome_of[second]}")
+        self.tell(f"first: {outcome_of[first]}; second: {outcome_of[second]}")
         self.process = self.drivers.take()
         self.start(self.process)
 
     def run_out(self) -> None:
-        """Let the job finish; it is restarted, as by a supervisor, if the broker was unreachable for too long."""
+        """Let the job end well; it is started again, as a supervisor does, when the broker was away for too long."""
         for _ in range(10):
             self.follow()
             if self.outcome == "finished":
-                self.record_event("finished")
-                self.drivers.release(self.process)
+                self.tell("finished")
+                self.drivers.give_back(self.process)
                 return
-            self.record_event(f"ended: {self.outcome}")
+            self.tell(f"ended: {self.outcome}")
             self.start(self.process)
         raise AssertionError(f"the job never finished: {self.history}")
 
 
 def _is_worker(pid: int) -> bool:
-    """Whether it is a worker process that runs tasks, and not the daemon that forks workers."""
+    """Whether it is a process in which tasks run, and not the one that makes them."""
     try:
         process = psutil.Process(pid)
         parent = process.parent()
@@ -252,14 +252,14 @@ def ways_of(seed: int) -> tuple[str, ...]:
 def test_a_disturbed_job_writes_every_result_once_and_in_order(
     seed: int, drivers: Drivers, kafka_broker: KafkaBroker, kafka_proxy: TcpProxy, tmp_path: Path
 ) -> None:
-    scenario = Scenario(seed, drivers, kafka_broker, kafka_proxy, tmp_path)
-    scenario.fill_input()
-    scenario.start(scenario.process)
+    story = Story(seed, drivers, kafka_broker, kafka_proxy, tmp_path)
+    story.fill_input()
+    story.start(story.process)
     for way in ways_of(seed):
-        scenario.disturb(way)
-    scenario.run_out()
-    print(f"seed {seed}: {scenario.history}")
-    messages = read_topic(kafka_broker.bootstrap, scenario.output)
+        story.disturb(way)
+    story.run_out()
+    print(f"seed {seed}: {story.history}")
+    messages = read_topic(kafka_broker.bootstrap, story.output)
     results: dict[str, list[str]] = {}
     for message in messages:
         assert message.key is not None and message.value is not None
@@ -269,6 +269,6 @@ def test_a_disturbed_job_writes_every_result_once_and_in_order(
         wanted = {value for values in program.expected().values() for value in values}
         raise AssertionError(
             f"seed {seed}: {len(seen)} results of {len(wanted)}, {len(wanted - set(seen))} lost, "
-            f"{len(seen) - len(set(seen))} doubled. {scenario.history}. Look into {tmp_path}; to repeat it alone: "
+            f"{len(seen) - len(set(seen))} doubled. {story.history}. Look into {tmp_path}; to repeat it alone: "
             f"MILLSTREAM_KILL_FIRST_SEED={seed} make chaos SEEDS=1"
         )

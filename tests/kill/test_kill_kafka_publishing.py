@@ -1,7 +1,6 @@
-"""Publishing to Kafka killed at any moment, repeatedly, concurrently with a second publisher and with the broker killed
-too.
+"""Publishing to Kafka killed at any moment, again and again, beside a second publisher and with the broker killed too.
 
-It needs no Spark, so a run kills much more often than the whole job's test does (`test_kill_kafka`).
+No Spark is needed for it, so a run kills much more often than the whole job's test does (`test_kill_kafka`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A Spark job is queried in SQL while it runs, is killed, and resumes: answers are consistent and never decrease."""
+"""A job on Spark is asked in SQL while it runs, is killed, and goes on: answers belong together and never go back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from process_session import ProcessSession
 from millstream.errors import MillstreamError
 from millstream.table import EnvironmentSettings, TableEnvironment
 
-# One answer is of one epoch, even if it joins tables.
+# One answer is of one epoch, whatever it joins.
 QUESTION = "SELECT c.total, p.total FROM (SELECT SUM(c) AS total FROM live.clicks.counts) c " + (
     "CROSS JOIN (SELECT SUM(c) AS total FROM live.clicks.parities) p"
 )
@@ -28,8 +28,8 @@ def start(folder: Path, parallelism: int) -> ProcessSession:
     return ProcessSession(command, environment, folder, folder / "stderr.log")
 
 
-class Querier(threading.Thread):
-    """Queries continuously, from another process than the job's."""
+class Questions(threading.Thread):
+    """Asks all the time, from another process than the job's."""
 
     def __init__(self, stores: Path) -> None:
         super().__init__(daemon=True)
@@ -39,14 +39,14 @@ class Querier(threading.Thread):
         self._t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
         self._t_env.execute_sql(f"CREATE CATALOG live WITH ('type' = 'jobs', 'stores' = '{stores}')")
 
-    def query(self) -> None:
+    def ask(self) -> None:
         [row] = self._t_env.execute_sql(QUESTION).collect()
         self.answers.append((row[0] or 0, row[1] or 0))
 
     def run(self) -> None:
         while not self._ended.wait(0.05):
             try:
-                self.query()
+                self.ask()
             except MillstreamError as error:
                 if self.answers:  # before the first epoch there is no table
                     self.problems.append(str(error))
@@ -57,18 +57,18 @@ class Querier(threading.Thread):
 
 
 @pytest.mark.timeout(600)
-def test_answers_of_a_killed_job_belong_to_one_epoch_and_never_decrease(tmp_path: Path) -> None:
+def test_answers_of_a_killed_job_belong_to_one_epoch_and_never_go_back(tmp_path: Path) -> None:
     stores = tmp_path / "stores"
     stores.mkdir()
-    questions = Querier(stores)
+    questions = Questions(stores)
     questions.start()
     history = strike_down(start(tmp_path, 2), Strike(3, 0.5))
     assert history != FINISHED
     before = len(questions.answers)
-    questions.query()  # it is dead, and can still be queried
+    questions.ask()  # it is dead, and can be asked
     start(tmp_path, 1).run_out(PHASE_TIMEOUT_S)
     questions.end()
-    questions.query()
+    questions.ask()
     assert not questions.problems
     counted = [first for first, _ in questions.answers]
     assert all(first == second for first, second in questions.answers), "two tables of one epoch disagree"

@@ -1,6 +1,5 @@
-"""A Spark job with its store and output on a real S3, killed with -9 and restarted at another parallelism, with the
-service killed too. Every line is published once.
-"""
+"""A job on Spark whose store and output are on a real S3: killed with -9 and started again at another parallelism, and
+the service killed too. Every line is there once."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ def _start(folder: Path, minio: MinioServer, bucket: str, parallelism: int) -> P
 
 
 def _lines(minio: MinioServer, bucket: str) -> list[str]:
-    """The lines that a reader of the bucket sees if it only skips hidden names."""
+    """What a reader of the bucket finds, who knows nothing but that hidden names are none of his business."""
     pages = minio.client().get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix="output/")
     keys = [item["Key"] for page in pages for item in page.get("Contents", ())]
     shown = [key for key in keys if not any(part.startswith((".", "_")) for part in key.split("/"))]
@@ -65,7 +64,7 @@ def test_a_killed_job_on_s3_writes_every_line_once(
 
 
 def _disturb(job: ProcessSession, minio: MinioServer, history: list[str]) -> None:
-    """Follow the job to its end; after its first committed epoch the service is killed and restarted."""
+    """Follow the job to its end; after the first epoch it is seen to commit, the service dies and comes back."""
     service: threading.Thread | None = None
     try:
         while (line := job.next_line(PHASE_TIMEOUT_S)) is not None:

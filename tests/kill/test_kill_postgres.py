@@ -1,8 +1,8 @@
 """Real kills of a job between two tables of a real PostgreSQL: of the job, of a task, of the server, of the network.
 
-Changes of a table are counted by key, and every count is appended to a ledger, exactly once. While a client writes the
-table, processes are killed at moments drawn from a seed; at the end the ledger has every count of every key once, and
-the totals match the ledger. Every fourth of the seeds of `test_kill.py` is one here.
+Changes of a table are counted by key, and every count goes to a ledger, exactly once. While somebody writes the table,
+things are killed at moments drawn from a seed; at the end the ledger holds every count of every key once, and the
+totals are what the ledger says. Every fourth of the seeds of `test_kill.py` is one here.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PASSWORD = "hush-nobody-may-read-this"
 
 @dataclass
 class Tables:
-    """The tables of one run, and the rows written to the first."""
+    """The tables of one run, and what was written to the first."""
 
     server: PostgresServer
     name: str
@@ -56,7 +56,7 @@ class Tables:
         self.query(f"create table {totals} (key text primary key, n bigint)")
 
     def write(self, rng: random.Random, transactions: int) -> None:
-        """Some transactions, a part of which is rolled back; an update is two changes, of the row before and after."""
+        """Some transactions, of which a part is rolled back; an update is two changes, of the row before and after."""
         with psycopg.connect(self.server.dsn) as connection:
             for _ in range(transactions):
                 changes: Counter[str] = Counter()
@@ -78,7 +78,7 @@ class Tables:
                     self.changes += changes
 
     def is_whole(self) -> bool:
-        """Whether both tables are complete; the two sinks publish one after the other."""
+        """Whether both tables have as much as they should; the two sinks publish one after the other."""
         sql = f"select (select count(*) from {self.name}_ledger), (select coalesce(sum(n), 0) from {self.name}_totals)"
         total = self.changes.total()
         return all(count >= total for count in self.query(sql)[0])
@@ -107,7 +107,7 @@ def tables(postgres_server: PostgresServer, unique_name: str) -> Iterator[Tables
 
 
 class RunningJob:
-    """The job, restarted after each kill."""
+    """The job, started, and started again after it was killed."""
 
     def __init__(self, folder: Path, tables: Tables, port: int) -> None:
         self._folder, self._tables, self._port = folder, tables, port
@@ -123,7 +123,7 @@ class RunningJob:
         )
 
     def until_epochs(self, count: int) -> None:
-        """Wait until this many more epochs are committed."""
+        """Wait until so many more epochs are committed."""
         assert self._session is not None
         for _ in range(count):
             while not (line := self._line()).startswith("PHASE epoch"):
@@ -146,13 +146,13 @@ class RunningJob:
             time.sleep(0.05)
 
     def kill_a_task(self) -> bool:
-        """Kill one of Spark's Python workers in the middle of its reads or staging."""
+        """Kill one of Spark's Python workers, with what it reads or stages."""
         assert self._session is not None
         for pid in self._session.alive():
             try:
                 process = psutil.Process(pid)
                 parent = process.parent()
-                # Workers are forks of Spark's daemon, with the same command line.
+                # Workers are forks of Spark's daemon, and look like it.
                 if parent is not None and all("pyspark.daemon" in p.cmdline() for p in (process, parent)):
                     os.kill(pid, signal.SIGKILL)
                     return True
@@ -172,12 +172,12 @@ class RunningJob:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", SOME_SEEDS)
-def test_counts_from_a_table_into_tables_are_exact_through_any_kill(
+def test_counts_from_a_table_into_tables_are_whole_whatever_is_killed(
     seed: int, tables: Tables, postgres_proxy: TcpProxy, tmp_path: Path
 ) -> None:
     rng, history = random.Random(f"postgres-{seed}"), []
     tables.write(rng, 30)
-    # Existing rows are read as rows, not as the changes that made them.
+    # What was there before is told as rows, not as the changes that made them.
     tables.changes = Counter(dict(tables.query(f"select key, count(*) from {tables.name} group by key")))
     job = RunningJob(tmp_path, tables, postgres_proxy.port)
     try:
@@ -203,7 +203,7 @@ def test_counts_from_a_table_into_tables_are_exact_through_any_kill(
             else:
                 job.kill()
                 job.start(rng.choice([1, 3]))
-                tables.write(rng, 20)  # the job may have read all existing rows already
+                tables.write(rng, 20)  # it may have read all that was there
                 job.until_epochs(1)
         tables.write(rng, 20)
         job.until(tables)

@@ -1,9 +1,9 @@
-"""Epochs of answers never decrease: hundreds of readers query a job that is repeatedly killed with -9 and restarted at
-another parallelism, while its query servers are replaced one after the other, some of them killed too.
+"""Answers never go back: hundreds of readers ask a job that is killed with -9, again and again, and started at another
+parallelism, while its query servers are replaced one after the other, some of them killed too.
 
-The seeds form one scenario. Every seed is a life of the same job, from its start to its death, with the readers of all
-lives; its events are drawn from the seed, and it is checked at its end. The last life reaches the end of the input.
-Number and choice of seeds: see `test_kill.py`.
+It is one story. Every seed is a life of the same job, from its start to its death, with the readers of all lives; what
+happens in it is drawn from the seed, and is checked when it ends. The last life comes to the end of the input. How many
+seeds, and which: see `test_kill.py`.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ import counting_program
 import pytest
 from counted import EPOCH_RECORDS, KEYS, STATE
 from killing import FINISHED, PHASE_TIMEOUT_S, ROOT, SEEDS, Strike, strike_down
-from many_readers import Answers, Readers
+from many_readers import Readers, Told
 from process_session import ProcessSession
 from waits.patience import PATIENCE_S
 
 from millstream import state_reader
 from millstream.query.client import QueryClient
 
-# A life reads a dozen epochs at most; the last one reads the rest of the input.
+# A life reads a dozen epochs at most; what is left of the input when all seeds are through is read by the last.
 RECORDS = 16 * EPOCH_RECORDS * (len(SEEDS) + 1)
 HALVES = ("0-63", "64-127")
 READERS_PATIENCE_S = 180.0  # longer than a reader waits for an answer
 
 
 def started(folder: Path, *command: str) -> ProcessSession:
-    """Start one of our programs, in a session of its own."""
+    """A program of ours, in a session of its own."""
     paths = [str(ROOT / "src"), str(Path(counting_program.__file__).parent)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     return ProcessSession([sys.executable, *command], environment, folder, folder / "stderr.log")
@@ -55,7 +55,7 @@ class Servers:
             raise
 
     def replace(self, rng: random.Random) -> str:
-        """Replace one by another that serves the same key groups, or all; the new one starts first."""
+        """Replace one by another that holds the same key groups, or all; the new one first."""
         i = rng.randrange(2)
         groups = rng.choice([HALVES[i], None])
         new, old = self._new(groups), self._running[i]
@@ -71,7 +71,7 @@ class Servers:
 
     @contextmanager
     def replaced(self, rng: random.Random) -> Iterator[list[str]]:
-        """Replace some of the servers inside the block; yields the events."""
+        """While this goes on, some are replaced; gives what happened."""
         happened: list[str] = []
 
         def roll() -> None:
@@ -95,7 +95,7 @@ class Servers:
             raise failed[0]
 
     def close(self) -> None:
-        """Kill the running ones."""
+        """Kill those that run."""
         for server in self._running:
             server.kill()
 
@@ -110,7 +110,7 @@ def _await_answering(server: ProcessSession) -> None:
     assert line is not None and line.startswith("answering at "), server.errors()[-4000:]
 
 
-class Scenario:
+class Story:
     """The job's store, with its servers and readers through all lives of the job."""
 
     def __init__(self, folder: Path) -> None:
@@ -124,7 +124,7 @@ class Scenario:
             self.close = opened.pop_all().close
 
     def start(self, parallelism: int, epoch_records: int, fails_at: int = -1, serving: str = "") -> ProcessSession:
-        """Start the job's next life."""
+        """The job's next life."""
         self.parallelism = parallelism
         arguments = (self.store, RECORDS, parallelism, epoch_records, fails_at, serving)
         return started(self.folder, counting_program.__file__, *map(str, arguments))
@@ -133,31 +133,30 @@ class Scenario:
         """The records of every retained epoch, oldest first."""
         return {epoch.epoch: epoch.records for epoch in state_reader.open(self.store).epochs()}
 
-    def check(self, before: Answers) -> Answers:
-        """Once the job is dead and all readers have received further answers: no answer was wrong, the answers match
-        the records read by their epochs, and a new query is answered from the newest epoch.
-        """
+    def check(self, before: Told) -> Told:
+        """Once the job is dead and all readers were told more: nothing was wrong, what they were told is what the
+        epochs had read, and a new question is answered by the newest."""
         committed = self.committed()
         newest = max(committed)
-        received = self.readers.answers_after(before, newest, READERS_PATIENCE_S)
-        new = [wrong for wrong in received.wrong if wrong not in before.wrong]
+        told = self.readers.told_after(before, newest, READERS_PATIENCE_S)
+        new = [wrong for wrong in told.wrong if wrong not in before.wrong]
         assert not new, "\n".join(new[:20])
-        assert {epoch: received.counts.get(epoch, records) for epoch, records in committed.items()} == committed
+        assert {epoch: told.counts.get(epoch, records) for epoch, records in committed.items()} == committed
         deadline = time.monotonic() + PATIENCE_S
         while (answers := self.client.get_many(STATE, KEYS))[0].epoch < newest and time.monotonic() < deadline:
             time.sleep(0.05)
         assert {(answer.epoch, answer.value) for answer in answers} == {(newest, committed[newest])}
-        return received
+        return told
 
 
 @pytest.fixture(scope="module")
-def scenario(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scenario]:
-    with closing(Scenario(tmp_path_factory.mktemp("queries"))) as scenario:
-        yield scenario
+def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+    with closing(Story(tmp_path_factory.mktemp("queries"))) as story:
+        yield story
 
 
 def strike_of(rng: random.Random, newest: int) -> Strike:
-    """The moment of the kill: most often some epochs after the start, else during the start."""
+    """When the job dies: most often some epochs after it was started, else while it starts."""
     if rng.random() < 0.2:
         return Strike("session", round(rng.random(), 3))
     return Strike(newest + rng.randint(1, 7), round(rng.random() * 1.2, 3))
@@ -166,28 +165,28 @@ def strike_of(rng: random.Random, newest: int) -> Strike:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_answers_never_decrease_through_kills_of_the_job_and_replaced_servers(seed: int, scenario: Scenario) -> None:
+def test_answers_never_go_back_though_the_job_is_killed_and_servers_are_replaced(seed: int, story: Story) -> None:
     rng = random.Random(f"epochs-{seed}")
-    before, committed = scenario.readers.answers(), scenario.committed()
+    before, committed = story.readers.told(), story.committed()
     newest = max(committed)
-    parallelism = rng.choice([other for other in (1, 2, 3, 4) if other != scenario.parallelism])
+    parallelism = rng.choice([other for other in (1, 2, 3, 4) if other != story.parallelism])
     fails_at = committed[newest] + rng.randrange(3 * EPOCH_RECORDS) if rng.random() < 0.5 else -1
     serving = rng.choice(["", "serving"])
     strike = strike_of(rng, newest)
-    with scenario.servers.replaced(rng) as happened:
-        end = strike_down(scenario.start(parallelism, EPOCH_RECORDS, fails_at, serving), strike)
+    with story.servers.replaced(rng) as happened:
+        end = strike_down(story.start(parallelism, EPOCH_RECORDS, fails_at, serving), strike)
     print(f"seed {seed}: parallelism {parallelism}, fails at {fails_at}, {serving}, {strike}: {end}; {happened}")
-    assert end != FINISHED, "the input is too short for this scenario"
-    scenario.check(before)
+    assert end != FINISHED, "the input is too short for this story"
+    story.check(before)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_the_last_answers_match_the_whole_input(scenario: Scenario) -> None:
-    before = scenario.readers.answers()
-    scenario.start(2, RECORDS).run_out(PHASE_TIMEOUT_S)
-    received = scenario.check(before)
-    assert {answer.value for answer in scenario.client.get_many(STATE, KEYS)} == {RECORDS}
-    assert max(received.counts.values()) == RECORDS
-    assert all(received.answer_counts)
-    print(f"{sum(received.answer_counts)} answers of {len(received.counts)} epochs")
+def test_the_last_answers_are_what_was_put_in(story: Story) -> None:
+    before = story.readers.told()
+    story.start(2, RECORDS).run_out(PHASE_TIMEOUT_S)
+    told = story.check(before)
+    assert {answer.value for answer in story.client.get_many(STATE, KEYS)} == {RECORDS}
+    assert max(told.counts.values()) == RECORDS
+    assert all(told.answers)
+    print(f"{sum(told.answers)} answers of {len(told.counts)} epochs")

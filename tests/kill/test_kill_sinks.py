@@ -1,7 +1,7 @@
-"""Real kills of a job that writes to Redis, and two concurrent drivers on Redis, files and a Delta table.
+"""Real kills of a job that writes to Redis, and two whole drivers by mistake on Redis, files and a Delta table.
 
-The killed process and the moment are drawn from a seed: the driver, a task, the server. At the end Redis holds the last
-count of every key, and a total that has every record once; files and table hold every count once.
+What is killed, and when, is drawn from a seed: the driver, a task, the server. In the end Redis holds the last count of
+every key, and a total that has every record once; files and table hold every count once.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def started(folder: Path, kind: str, place: str, parallelism: int) -> ProcessSes
 
 
 def until_epochs(process: ProcessSession, count: int) -> bool:
-    """Wait until this many more epochs are committed; False: the job has ended before."""
+    """Wait until so many more epochs are committed; False: the job has ended before."""
     while count:
         try:
             line = process.next_line(PHASE_TIMEOUT_S)
@@ -47,7 +47,7 @@ def until_epochs(process: ProcessSession, count: int) -> bool:
 
 
 def kill_a_task(process: ProcessSession) -> None:
-    """Kill one of Spark's Python workers: a fork of Spark's daemon, with the same command line."""
+    """Kill one of Spark's Python workers: a fork of Spark's daemon, which looks like it."""
     for pid in process.alive():
         try:
             worker = psutil.Process(pid)
@@ -62,7 +62,7 @@ def kill_a_task(process: ProcessSession) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", SOME_SEEDS)
-def test_final_values_in_redis_are_correct_through_any_kill(
+def test_final_values_in_redis_are_right_whatever_is_killed(
     seed: int, redis_server: RedisServer, unique_name: str, tmp_path: Path
 ) -> None:
     rng = random.Random(f"redis-{seed}")
@@ -106,13 +106,13 @@ def counts_in(kind: str, place: Path) -> list[tuple[str, int]]:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("kind", ["files", "delta"])
-def test_two_concurrent_drivers_write_every_count_once(kind: str, tmp_path: Path) -> None:
+def test_two_whole_drivers_by_mistake_write_every_count_once(kind: str, tmp_path: Path) -> None:
     place = tmp_path / "output"
     drivers = [started(tmp_path, kind, str(place), parallelism) for parallelism in (2, 1)]
     try:
         for driver in drivers:
-            driver.wait(PHASE_TIMEOUT_S)  # it finishes, or reports that it has lost its lease
-        # The remaining driver may have lost too, in its last epoch: restart once more, as a supervisor does.
+            driver.wait(PHASE_TIMEOUT_S)  # it finishes, or says that it has lost
+        # Whoever was left may have lost as well, in its last epoch: as a supervisor does, start once more.
         started(tmp_path, kind, str(place), 2).run_out(PHASE_TIMEOUT_S)
     finally:
         for driver in drivers:

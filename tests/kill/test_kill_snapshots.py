@@ -1,5 +1,4 @@
-"""Real kills around snapshots: of a job that is being restored, and of one whose epochs are read and saved while it
-runs.
+"""Real kills around snapshots: of a job that is being restored, and of one that others read and save while it runs.
 
 Moments are drawn from a seed, as in `test_kill.py`; every fourth of its seeds is one here.
 """
@@ -47,14 +46,13 @@ def run_to_epoch(folder: Path, epoch: int) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", SOME_SEEDS)
-def test_a_job_killed_during_a_restore_produces_the_whole_answer(
+def test_a_job_killed_while_it_starts_from_a_snapshot_gives_the_whole_answer(
     seed: int,
     clean: dict[str, bytes],
     tmp_path: Path,
 ) -> None:
-    """The job is stopped in one store and restored in another. There it is killed, at its first read of the snapshot
-    or in one of its first epochs, and started once more.
-    """
+    """The job is stopped in one store and goes on in another. There it is killed, at its first look at the snapshot or
+    in one of its first epochs, and started once more."""
     rng = random.Random(f"restore-{seed}")
     last = rng.randrange(2, 9)
     run_to_epoch(tmp_path, last)
@@ -63,21 +61,21 @@ def test_a_job_killed_during_a_restore_produces_the_whole_answer(
     strike = Strike("session", rng.random()) if rng.random() < 0.6 else Strike(last + 2, rng.random())
     history = [f"stopped after epoch {last}", f"{strike}: {run_until(strike, tmp_path, snapshot)}"]
     print(f"seed {seed}: {history}")
-    # Once its first manifest exists, the job resumes by itself and must not be restored again.
+    # Once its first manifest stands, the job goes on by itself and must not be told to begin anew.
     begun = ManifestLog(LocalStore(tmp_path / "store")).epochs()
     run_to_the_end(tmp_path, "" if begun else snapshot)
     same_output(seed, tmp_path, clean, history)
 
 
 class Readers:
-    """Clients that hold, read and release epochs of a running job, and save some; they record missing files."""
+    """They hold, read and let go of epochs of a running job, and save some; with what they found missing."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.wrong: list[str] = []
         self.visits = 0
         self._store, self._seed = LocalStore(folder, fsync=False), seed
         self._over = threading.Event()
-        self._threads = [threading.Thread(target=self._revisit, args=(number,)) for number in range(2)]
+        self._threads = [threading.Thread(target=self._come_again, args=(number,)) for number in range(2)]
 
     def __enter__(self) -> Readers:
         for thread in self._threads:
@@ -89,7 +87,7 @@ class Readers:
         for thread in self._threads:
             thread.join()
 
-    def _revisit(self, number: int) -> None:
+    def _come_again(self, number: int) -> None:
         rng = random.Random(f"reader-{number}-{self._seed}")
         while not self._over.wait(rng.random() / 5):
             epochs = ManifestLog(self._store).epochs()
@@ -122,7 +120,7 @@ class Readers:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", SOME_SEEDS)
-def test_held_epochs_survive_kills_of_the_job(
+def test_a_job_that_is_read_and_saved_while_it_is_killed_keeps_what_is_held(
     seed: int,
     clean: dict[str, bytes],
     tmp_path: Path,
@@ -140,7 +138,7 @@ def test_held_epochs_survive_kills_of_the_job(
 
 
 def check_nothing_is_left_over(folder: Path) -> None:
-    """An hour later: only the newest epochs, and the files that they reference, remain."""
+    """An hour later: the newest epochs, and the files that they name."""
     store = LocalStore(folder, fsync=False)
     log = ManifestLog(store)
     make_older(store, "leases", HOUR_MS)

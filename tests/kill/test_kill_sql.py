@@ -1,6 +1,6 @@
-"""Real kills of a SQL job that resumes at another parallelism: its files match its statements' results as a batch.
+"""Real kills of a SQL job, which goes on at another parallelism: its files hold what its statements give as a batch.
 
-`MILLSTREAM_KILL_SQL_SEEDS` sets the number of seeds (2 by default), `MILLSTREAM_KILL_FIRST_SEED` the first one.
+`MILLSTREAM_KILL_SQL_SEEDS` says how many seeds (2 by default), `MILLSTREAM_KILL_FIRST_SEED` where to begin.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ def output_of(folder: Path) -> dict[str, list[Any]]:
 
 
 def rows_of(path: Path) -> list[Any]:
-    """The rows of a file; query 10's are lines of the partition in the folder's name."""
+    """The rows of a file; query 10's are lines of the partition that its folders name."""
     if path.parent.name.startswith("hm="):
         return [(path.parent.parent.name, path.parent.name, line) for line in path.read_text().splitlines()]
     return [tuple(row.values()) for row in pq.read_table(path).to_pylist()]
 
 
 def by_bidder(rows: list[Any]) -> list[Any]:
-    """Query 12 counts by processing time: the window of a bid is random, the number of bids of a person is not."""
+    """Query 12 counts by the clock: into which window a bid falls is chance, how many a person makes is not."""
     totals: Counter[int] = Counter()
     for bidder, count, *_ in rows:
         totals[bidder] += count
@@ -71,7 +71,7 @@ def start(folder: Path, parallelism: int) -> ProcessSession:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_killed_sql_job_resumed_at_another_parallelism_writes_the_rows_of_a_batch(
+def test_a_killed_sql_job_that_goes_on_at_another_parallelism_gives_the_rows_of_a_batch(
     seed: int, tmp_path: Path, expected: dict[str, list[Any]]
 ) -> None:
     rng = random.Random(f"millstream-sql-{seed}")

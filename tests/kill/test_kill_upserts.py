@@ -1,6 +1,6 @@
-"""Real kills of a SQL job from a changelog into a keyed topic: its last messages are the table, without duplicates.
+"""Real kills of a SQL job from a changelog into a topic by key: its last messages are the table, and none comes twice.
 
-`MILLSTREAM_KILL_UPSERT_SEEDS` sets the number of seeds (1 by default), `MILLSTREAM_KILL_FIRST_SEED` the first one.
+`MILLSTREAM_KILL_UPSERT_SEEDS` says how many seeds (1 by default), `MILLSTREAM_KILL_FIRST_SEED` where to begin.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def start(folder: Path, *arguments: str) -> ProcessSession:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_last_message_of_every_key_is_its_row_and_no_message_is_duplicated(
+def test_the_last_message_of_every_key_is_its_row_and_no_message_comes_twice(
     seed: int, tmp_path: Path, kafka_broker: KafkaBroker, unique_name: str
 ) -> None:
     rng = random.Random(f"millstream-upserts-{seed}")

@@ -1,4 +1,4 @@
-"""`millstream list` of a real Spark job: its liveness is visible immediately, however the driver ends."""
+"""`millstream list` beside a real job on Spark: whether somebody runs it is seen at once, however the driver ends."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_job_on_spark_is_listed_as_running_and_as_interrupted_once_its_driver_
         wait_for(job, "PHASE epoch")
         (listed,) = jobs(str(tmp_path / "store"))
         assert (listed.status, listed.is_alive) == ("RUNNING", True)
-        # The driver alone: its JVM and Python workers live on for a while and must not be mistaken for it.
+        # The driver alone: what it started, a JVM and Python workers, lives on for a while and must not seem to be it.
         os.kill(job.pid, signal.SIGKILL)
         deadline = time.monotonic() + SEEN_WITHIN_S
         while (status := jobs(str(tmp_path / "store"))[0].status) != "INTERRUPTED":

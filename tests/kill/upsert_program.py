@@ -1,4 +1,4 @@
-"""The job of the kill test of keyed tables: a changelog in Kafka → groups → a keyed topic, exactly once.
+"""The job of the kill test of tables by key: a changelog in Kafka → groups → a topic by key, exactly once.
 
     python upsert_program.py STORE BOOTSTRAP INPUT OUTPUT PARALLELISM
 
@@ -14,7 +14,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from phases import phase, print_epochs
+from phases import phase, tell_epochs
 
 from millstream.common import Configuration
 from millstream.datastream import StreamExecutionEnvironment
@@ -26,7 +26,7 @@ EPOCH_RECORDS = 150
 
 
 def changelog(seed: int) -> tuple[list[str], dict[str, tuple[int, int]]]:
-    """Messages of Debezium, and the final result of the query over them."""
+    """Messages of Debezium, and what the query gives of them in the end."""
     rng = random.Random(f"changelog-{seed}")
     rows: dict[int, dict[str, Any]] = {}
     messages = []
@@ -64,12 +64,12 @@ def main(store: str, bootstrap: str, source: str, target: str, parallelism: str)
         f"'connector' = 'upsert-kafka', 'topic' = '{target}', {servers}, 'key.format' = 'json', 'value.format' = "
         f"'json', 'sink.delivery-guarantee' = 'exactly-once', 'sink.transactional-id-prefix' = '{target}')"
     )
-    # HAVING drops groups that shrink, which emits deletions, too.
+    # HAVING lets groups go that shrink: deletions, too.
     job = t_env.execute_sql(
         "INSERT INTO totals SELECT name, COUNT(*), SUM(n) FROM changes GROUP BY name HAVING COUNT(*) > 1"
     )._outcome.source.job
     assert job is not None
-    print_epochs(job.board)
+    tell_epochs(job.board)
     job.result()
     phase("finished")
     session.stop()

@@ -21,7 +21,7 @@ from millstream.spark.session import make_session
 _SHARED = ("programs", "oracles")
 """Packages of tests whose functions programs call. A package stands for all its modules."""
 
-# Two cores, and three retries for a task whose worker dies.
+# Two cores, and three more tries for a task whose worker dies.
 MASTER = "local[2,4]"
 
 
@@ -54,7 +54,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @pytest.fixture
 def new_env(spark: Any, tmp_path: Path) -> Callable[[], StreamExecutionEnvironment]:
-    """Creates environments on the shared session, all with the same store."""
+    """Makes environments on the shared session, all with the same store."""
 
     def make() -> StreamExecutionEnvironment:
         env = StreamExecutionEnvironment.get_execution_environment()

@@ -1,8 +1,8 @@
-"""A job on a cluster of two executor processes, one of which is killed half-way. Run by test_lost_executor.
+"""A job on a cluster of two executor processes, one of which is killed in the middle. Run by test_lost_executor.
 
     python lost_executor_program.py STORE
 
-Prints one JSON line: the published output, the number of restarts, and the killed process.
+Prints one JSON line: what was published, how often the job restarted, and which process was killed.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ def executors() -> list[psutil.Process]:
     """The executor processes that Spark's two workers have started, below this process."""
     found = []
     for process in psutil.Process().children(recursive=True):
-        with contextlib.suppress(psutil.Error):  # it may end in the meantime
+        with contextlib.suppress(psutil.Error):  # it may end while we look
             if any("CoarseGrainedExecutorBackend" in part for part in process.cmdline()):
                 found.append(process)
     return found
 
 
 def kill_one_when(job: Any, killed: list[int]) -> None:
-    """Kill an executor as soon as some epochs are committed: the next one is then running."""
+    """Kill an executor as soon as some epochs are committed: the next one is then under way."""
     while job.board.now.epoch < KILL_AFTER_EPOCHS:
         time.sleep(0.005)
     time.sleep(0.1)

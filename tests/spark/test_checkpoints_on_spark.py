@@ -36,8 +36,8 @@ def test_an_epoch_that_hangs_is_cancelled_in_time_and_run_again(
     assert sorted(out.values) == [1, 2, 3, 4]
     log = ManifestLog(open_store(folder))
     manifests = [log.read(epoch) for epoch in log.epochs()]
-    # The first epoch starts the workers, which may take long on a busy machine, even too long; and its duration
-    # determines the size of the next ones: they may read the two remaining records together, or one after the other.
+    # The first epoch starts the workers, which may take long on a busy machine, even too long; and by how long it took
+    # the next ones are sized: they may read the two records that are left together, or one after the other.
     failures = [entry.failures or 0 for entry in history(manifests)]
     assert sum(failures[1:]) == 1
     told: Any = statistics_of(manifests[failures.index(1, 1)])

@@ -1,4 +1,4 @@
-"""The examples in docs/extend run as printed."""
+"""The examples in docs/extend run as they are printed."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def test_the_examples_of_a_page_run(page: str, spark: Any, tmp_path: Path, monke
     monkeypatch.chdir(tmp_path)
     program = "\n".join(re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), re.DOTALL))
     assert "assert" in program
-    # Like a user's program: a module of its own, whose classes tasks cannot import.
+    # As a user's program: a module of its own, whose classes tasks cannot import.
     module = types.ModuleType("printed_example")
     monkeypatch.setitem(sys.modules, module.__name__, module)
     cloudpickle.register_pickle_by_value(module)
     try:
-        for _ in range(2):  # the second run is another job, and its whole output must be present
+        for _ in range(2):  # the second run is another job, and must find all of its own output
             exec(compile(program, page, "exec"), vars(module))
     finally:
         cloudpickle.unregister_pickle_by_value(module)

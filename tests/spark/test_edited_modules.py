@@ -1,4 +1,4 @@
-"""Modules edited between two jobs of one process, as in a notebook: each job runs its own versions."""
+"""Modules that are edited between two jobs of one process, as in a notebook: each job runs what it was given."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ run("one", importlib.reload(beside).answer)
 
 
 @pytest.mark.slow
-def test_each_job_runs_its_own_files_despite_earlier_ones_of_the_same_name(tmp_path: Path) -> None:
+def test_each_job_runs_the_files_it_was_given_though_an_earlier_one_had_others_of_that_name(tmp_path: Path) -> None:
     (tmp_path / "job.py").write_text(PROGRAM)
     (tmp_path / "beside.py").write_text("def answer(n):\n    return 'beside'\n")
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONDONTWRITEBYTECODE": "1"}

@@ -1,4 +1,4 @@
-"""The engine on Spark produces the same answers as in memory, and user code runs in the expected environment.
+"""The engine on Spark gives what it gives in memory, and the world of the user's code is what it should be.
 
 The programs and their answers are those of the fast tests (`programs.py`).
 """
@@ -33,7 +33,7 @@ def epoch_records(env: StreamExecutionEnvironment, records: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["typed map", "side outputs", "relayed", "two sinks of one stream", "broadcast"])
-def test_a_program_produces_the_same_answer_as_in_memory(name: str, env: StreamExecutionEnvironment) -> None:
+def test_a_program_gives_the_answer_it_gives_in_memory(name: str, env: StreamExecutionEnvironment) -> None:
     out = Collect()
     epoch_records(env, 40)
     env.set_parallelism(3)
@@ -42,7 +42,7 @@ def test_a_program_produces_the_same_answer_as_in_memory(name: str, env: StreamE
     assert multiset(out.values) == multiset(PROGRAMS[name].golden(3))
 
 
-def test_all_programs_in_one_job_produce_their_answers(env: StreamExecutionEnvironment) -> None:
+def test_all_programs_in_one_job_give_their_answers(env: StreamExecutionEnvironment) -> None:
     outs = {name: Collect(name) for name in PROGRAMS}
     epoch_records(env, 15 * len(PROGRAMS))
     env.set_parallelism(3)
@@ -53,7 +53,7 @@ def test_all_programs_in_one_job_produce_their_answers(env: StreamExecutionEnvir
         assert multiset(out.values) == multiset(PROGRAMS[name].golden(3)), name
 
 
-def test_all_programs_in_one_job_resume_at_another_parallelism(new_env: NewEnv) -> None:
+def test_all_programs_in_one_job_go_on_at_another_parallelism(new_env: NewEnv) -> None:
     outs = {name: Collect(name) for name in PROGRAMS}
 
     def start(parallelism: int) -> Any:
@@ -72,12 +72,12 @@ def test_all_programs_in_one_job_resume_at_another_parallelism(new_env: NewEnv) 
     assert job.status() is JobStatus.SUSPENDED
     start(2).result()
     for name, out in outs.items():
-        # All answers are equal, except that of broadcast(): it has every record once per subtask of its epoch.
+        # All answers are equal, but that of broadcast(): it has every record once per subtask of its epoch.
         fewer, more = (multiset(PROGRAMS[name].golden(parallelism)) for parallelism in (2, 3))
         assert fewer <= multiset(out.values) <= more, name
 
 
-def test_loops_iterate_and_operators_outside_them_are_not_repeated(env: StreamExecutionEnvironment) -> None:
+def test_loops_go_round_and_what_stands_beside_them_is_not_repeated(env: StreamExecutionEnvironment) -> None:
     programs = {**LOOPS, "diamond": PROGRAMS["diamond"]}
     outs = {name: Collect(name) for name in programs}
     epoch_records(env, 20 * len(programs))
@@ -97,7 +97,7 @@ def test_many_epochs_run_over_one_plan(env: StreamExecutionEnvironment) -> None:
     assert len({record.epoch for record in out.records}) == 5
 
 
-def test_batch_mode_reads_in_epochs_and_emits_windows_at_the_end_of_input(env: StreamExecutionEnvironment) -> None:
+def test_batch_mode_reads_in_epochs_and_tells_windows_when_its_input_has_ended(env: StreamExecutionEnvironment) -> None:
     outs = {name: Collect(name) for name in ("diamond", *WINDOWED)}
     epoch_records(env, 6)
     env.set_runtime_mode(RuntimeExecutionMode.BATCH)
@@ -160,7 +160,7 @@ def test_a_failing_function_shows_the_users_traceback_and_no_jvm_frames(env: Str
 
 
 class DiesOnce(MapFunction):
-    """Kills its whole worker process the first time it receives `value`."""
+    """Takes its whole worker process down the first time it sees `value`."""
 
     def __init__(self, value: int, mark: Path) -> None:
         self.value, self.mark = value, str(mark)
@@ -173,7 +173,7 @@ class DiesOnce(MapFunction):
 
 
 @pytest.mark.parametrize("stage", [0, 1, 2])
-def test_a_dead_worker_is_retried_by_spark_without_changing_the_answer(
+def test_a_worker_that_dies_is_sparks_retry_and_changes_no_answer(
     env: StreamExecutionEnvironment, tmp_path: Path, stage: int
 ) -> None:
     out = Collect()
@@ -191,7 +191,7 @@ def test_a_dead_worker_is_retried_by_spark_without_changing_the_answer(
     assert out.publications == sorted(set(out.publications)), "Spark's retry became a restart of ours"
 
 
-# --- environment and output of user code ---------------------------------------------------------------------
+# --- what user code sees and says ---------------------------------------------------------------------------
 
 
 class Talks(MapFunction):
@@ -239,7 +239,7 @@ def test_prints_before_a_failure_reach_the_user(
 
 
 class Lifecycle(MapFunction):
-    """Creates a file for every call of open and close."""
+    """Leaves a file for every call of open and close."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = str(folder)
@@ -371,7 +371,7 @@ def test_to_spark_hands_each_epoch_to_a_batch_writer(
     assert len({r.epoch for r in written}) > 1
 
 
-def test_the_users_own_session_is_used_with_its_settings_unchanged(env: StreamExecutionEnvironment, spark: Any) -> None:
+def test_the_users_own_session_is_used_and_keeps_its_settings(env: StreamExecutionEnvironment, spark: Any) -> None:
     theirs = spark.newSession()
     theirs.conf.set("spark.sql.adaptive.enabled", "true")
     theirs.conf.set("spark.sql.shuffle.partitions", "3")
@@ -400,7 +400,7 @@ def test_a_cached_stream_is_computed_by_the_first_job_only(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The program of docs/datastream/several-streams.md."""
-    monkeypatch.chdir(tmp_path)  # the folder in which the two jobs create their stores
+    monkeypatch.chdir(tmp_path)  # where the two jobs make their stores
     page = (Path(__file__).resolve().parents[2] / "docs" / "datastream" / "several-streams.md").read_text()
     names: dict[str, Any] = {}
     exec(next(block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "cache()" in block), names)

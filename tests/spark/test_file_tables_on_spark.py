@@ -1,4 +1,4 @@
-"""File tables on Spark: formats are shipped to its workers, and partitions are committed at the end."""
+"""Tables in files on Spark: formats travel to its workers, and partitions are committed at the end."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from millstream.datastream import StreamExecutionEnvironment
 from millstream.table import StreamTableEnvironment
 
 
-def test_rows_round_trip_through_every_format(
-    new_env: Callable[..., StreamExecutionEnvironment], tmp_path: Path
-) -> None:
+def test_rows_go_through_every_format(new_env: Callable[..., StreamExecutionEnvironment], tmp_path: Path) -> None:
     t_env = StreamTableEnvironment.create(new_env())
     t_env.execute_sql(
         """CREATE TABLE given (n INT, ts TIMESTAMP(3), dt STRING, WATERMARK FOR ts AS ts) WITH ('connector' = 'values',

@@ -1,4 +1,4 @@
-"""Snapshots of jobs over Spark DataFrames: a job restored from one, in its store or as a fork, reads every row once."""
+"""Snapshots of jobs over Spark DataFrames: whoever goes on from one, back or elsewhere, reads every row once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ AVAILABLE_NOW = {"availableNow": True}
 
 
 def drop(folder: Path, first: int, count: int = 10) -> None:
-    """Create a file in a folder atomically."""
+    """Let a file appear in a folder, whole."""
     folder.mkdir(exist_ok=True)
     hidden = folder / f".{first}"
     hidden.write_text("".join(json.dumps({"n": n}) + "\n" for n in range(first, first + count)))
@@ -43,7 +43,7 @@ def job(new_env: NewEnv, frame: Any, store: Path, out: Collect, start: str | Non
 
 
 def read_by(store: Path, epoch: int) -> int:
-    """The number of rows the job had read at `epoch`."""
+    """How many rows the job had read at `epoch`."""
     return sum(at.offset for at in ManifestLog(open_store(str(store))).read(epoch).sources["frame"].values())
 
 
@@ -51,7 +51,7 @@ def newest(store: Path) -> int:
     return ManifestLog(open_store(str(store))).epochs()[-1]
 
 
-def test_a_streaming_frame_is_read_once_by_a_restored_job_and_by_its_forks(
+def test_a_streaming_frame_is_read_once_by_a_job_that_goes_back_and_by_forks_of_it(
     new_env: NewEnv, spark: Any, tmp_path: Path
 ) -> None:
     folder, origin, fork = tmp_path / "in", tmp_path / "origin", tmp_path / "fork"
@@ -73,7 +73,7 @@ def test_a_streaming_frame_is_read_once_by_a_restored_job_and_by_its_forks(
     running.stop()
     running.result()
     assert running.status() is JobStatus.SUSPENDED and Counter(before.values) == Counter(range(30))
-    # Restored in its own store, and from a fork of the fork.
+    # Back in its own store, and from a fork of the fork.
     drop(folder, 30)
     again, twice = Collect(), Collect()
     job(new_env, stream, origin, again, f"{origin}@2", trigger=AVAILABLE_NOW).result()
@@ -84,12 +84,12 @@ def test_a_streaming_frame_is_read_once_by_a_restored_job_and_by_its_forks(
     assert there + Counter(twice.values) == Counter(range(40))
 
 
-def test_a_static_frame_is_computed_once_for_a_job_and_its_forks_and_never_recomputed_for_a_savepoint(
+def test_a_static_frame_is_computed_once_for_a_job_and_its_forks_and_never_anew_for_a_savepoint_without_it(
     new_env: NewEnv, spark: Any, tmp_path: Path
 ) -> None:
     origin, out, forked = tmp_path / "origin", Collect(), Collect()
 
-    def frame() -> Any:  # recreated by every program, with other rows and in another order
+    def frame() -> Any:  # made anew by every program, with other rows and in another order
         return spark.sql("select cast(rand() * 1e15 as long) n from range(20)")
 
     job(new_env, frame(), origin, out).result()

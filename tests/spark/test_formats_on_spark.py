@@ -1,4 +1,4 @@
-"""Message formats in Spark tasks: row kinds and malformed messages cross its exchanges."""
+"""Messages in formats where Spark runs the tasks: kinds of rows and unreadable messages cross its exchanges."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LOG = [
     b"\xff",
     b'{"before": {"id": 1, "name": "b"}, "op": "d"}',
 ]
-cloudpickle.register_pickle_by_value(message_log)  # workers cannot import from this folder
+cloudpickle.register_pickle_by_value(message_log)  # workers do not know this folder
 
 
 def test_kinds_and_dead_letters_cross_exchanges(env: StreamExecutionEnvironment, tmp_path: Path) -> None:

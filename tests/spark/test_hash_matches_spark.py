@@ -1,4 +1,4 @@
-"""Spark's `xxhash64` of random columns of every type equals ours, bit for bit."""
+"""Spark itself is asked: its `xxhash64` of random columns of every type is ours, bit for bit."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_every_type_hashes_as_in_spark(spark: SparkSession, table: pa.Table) -> 
         assert ours == hashed.column(name).to_pylist(), name
 
 
-def test_several_columns_and_key_groups_match_spark(spark: SparkSession, table: pa.Table) -> None:
+def test_several_columns_and_key_groups_are_as_in_spark(spark: SparkSession, table: pa.Table) -> None:
     frame = spark.createDataFrame(table.select(["a_text", "a_long"]))
     hashed = frame.selectExpr("xxhash64(a_text, a_long) as h", "pmod(xxhash64(a_text, a_long), 128) as g").toArrow()
     keys = key_column(list(zip(*table.select(["a_text", "a_long"]).to_pydict().values(), strict=True)), None)
@@ -119,7 +119,7 @@ def test_several_columns_and_key_groups_match_spark(spark: SparkSession, table: 
     assert keys.groups(128).tolist() == hashed.column("g").to_pylist()
 
 
-def test_a_number_beyond_64_bits_hashes_like_the_decimal_in_spark(spark: SparkSession) -> None:
+def test_a_number_beyond_64_bits_hashes_as_the_decimal_it_would_be_in_spark(spark: SparkSession) -> None:
     numbers = [2**63, -(2**63) - 1, 10**37]
     rows = spark.sql(f"select {', '.join(f'xxhash64(cast({n} as decimal(38, 0)))' for n in numbers)}").collect()
     assert key_column(numbers, None).hashes.tolist() == list(rows[0])

@@ -1,6 +1,5 @@
-"""Shared-memory blocks that tasks write for each other instead of shuffling: all records arrive, a retried task
-reads them again, and none is left at the end.
-"""
+"""Blocks that tasks lay for each other beside the shuffle: all records arrive, a task that is run again finds them
+still, and nothing is left of them."""
 
 from __future__ import annotations
 
@@ -22,11 +21,11 @@ def folder_of_blocks() -> Path:
     session = SparkSession.getActiveSession()
     assert session is not None
     folder = memory_folder_of(session)
-    assert folder is not None  # these tests create their session themselves
+    assert folder is not None  # the session of these tests is one that we made
     return Path(folder)
 
 
-def test_a_retried_task_reads_its_blocks_again_and_none_is_left(
+def test_a_task_whose_worker_dies_finds_its_blocks_again_and_none_is_left(
     env: StreamExecutionEnvironment, tmp_path: Path
 ) -> None:
     out = Collect()

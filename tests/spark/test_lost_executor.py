@@ -1,4 +1,4 @@
-"""An executor is lost in the middle of an epoch: Spark retries its tasks, and the answer does not change."""
+"""An executor is lost in the middle of an epoch: Spark runs its tasks again, and the answer does not change."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def spark_home(folder: Path) -> Path:
-    """An installed Spark, which a local cluster needs: the package's own, in a writable folder."""
+    """An installed Spark, which a local cluster needs: the one inside the package, in a folder it may write to."""
     folder.mkdir()
     for part in Path(pyspark.__file__).parent.iterdir():
         (folder / part.name).symlink_to(part)

@@ -1,4 +1,4 @@
-"""Operator state on Spark, where subtasks move between workers."""
+"""Operator state on Spark, where subtasks really move from worker to worker and nobody asks the function."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from millstream.testing import CRASH, Collect, Script
 
 
 class Numbered(ProcessFunction, CheckpointedFunction):
-    """Every record with its number within its subtask."""
+    """Every record with its number among those of its subtask."""
 
     def __init__(self) -> None:
         self.parts: list[int] = []

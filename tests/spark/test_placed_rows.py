@@ -1,4 +1,4 @@
-"""The plan with preferred locations: the same shuffles, the same rows, and tasks that prefer an executor."""
+"""The plan with places: the same shuffles, the same rows, and tasks that prefer an executor."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ HERE = Executor("driver", "localhost")
 
 
 def exchange(session: Any, rows: DataFrame | None) -> DataFrame:
-    """An exchange between three tasks and three; their functions are pickled, not imported by workers."""
+    """An exchange between three tasks and three; what they run is not imported by workers, but sent."""
 
     def send(rows: Any) -> Any:
-        """To each of three targets a row with its sender."""
+        """To each of three targets a row with who sent it."""
         from pyspark import TaskContext
 
         context = TaskContext.get()
@@ -41,7 +41,7 @@ def exchange(session: Any, rows: DataFrame | None) -> DataFrame:
             yield pa.RecordBatch.from_arrays([*head, pa.array([b"x" * 8], pa.binary())], schema=ENVELOPE_SCHEMA)
 
     def receive(rows: Any) -> Any:
-        """The received rows, with the number of the receiving task in place of the channel."""
+        """What arrived, with the number of the task that got it in place of the channel."""
         from pyspark import TaskContext
 
         context = TaskContext.get()
@@ -56,7 +56,7 @@ def exchange(session: Any, rows: DataFrame | None) -> DataFrame:
     return (sent if rows is None else join_places(sent, rows)).mapInArrow(receive, ENVELOPE_DDL)
 
 
-def test_a_join_with_preferred_locations_adds_no_shuffle_and_changes_no_row(spark: Any) -> None:
+def test_a_join_with_places_adds_no_shuffle_and_changes_no_row(spark: Any) -> None:
     session = separate_session(spark)
     rows = placed_rows(session, [GONE, HERE, GONE])
     plain, placed = exchange(session, None), exchange(session, rows)
@@ -68,16 +68,16 @@ def test_a_join_with_preferred_locations_adds_no_shuffle_and_changes_no_row(spar
         assert sorted((row.target, row.channel, row.sender) for row in frame.collect()) == expected
 
 
-def test_both_stages_prefer_their_assigned_executors(spark: Any) -> None:
+def test_both_stages_prefer_the_executors_they_were_given(spark: Any) -> None:
     session = separate_session(spark)
     rdd = exchange(session, placed_rows(session, [GONE, HERE, GONE]))._jdf.queryExecution().toRdd()
     context = session.sparkContext._jsc.sc()
-    rdd.count()  # from now on Spark knows the location of the second stage's input, which it would prefer by default
+    rdd.count()  # from now on Spark knows where the second stage's input lies, which it would prefer by default
     preferred = [context.getPreferredLocs(rdd, subtask).mkString(",") for subtask in range(3)]
     assert preferred == ["executor_10.1.2.3_7", "executor_localhost_driver", "executor_10.1.2.3_7"]
 
 
-def test_a_job_with_lost_preferred_executors_produces_the_same_answer(
+def test_a_job_whose_places_are_gone_gives_the_same_answer(
     env: StreamExecutionEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gone = (GONE, Executor("8", "10.1.2.4"))
@@ -97,11 +97,11 @@ def test_a_job_with_lost_preferred_executors_produces_the_same_answer(
     assert stickiness.row_factory() is not None, "it gave up"
 
 
-def test_a_single_process_has_no_preferred_locations(spark: Any) -> None:
+def test_in_one_process_there_is_nothing_to_choose(spark: Any) -> None:
     assert stickiness_of(separate_session(spark), wait_ms=1_000) is None
 
 
-def test_an_executor_is_prepared_by_tasks_of_its_own_even_if_lost(spark: Any) -> None:
+def test_an_executor_is_made_ready_by_tasks_of_its_own_whether_it_lives_or_not(spark: Any) -> None:
     warm_up, woken = WarmUp(separate_session(spark)), []
     for executor in (HERE, GONE):
         assert not warm_up.is_ready(executor)

@@ -1,6 +1,4 @@
-"""A job whose functions need files that Spark does not have: a package from a folder, an archive, a module of
-another folder.
-"""
+"""A job whose functions need what Spark has not: a package from a folder, an archive, a module of another folder."""
 
 from __future__ import annotations
 
@@ -69,7 +67,7 @@ def test_functions_import_packages_and_open_files_of_archives_as_in_pyflink(tmp_
     ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     lines = [f"{number} 1.0 near to be or not" for number in (1, 2, 3)]
-    # Only the program's own output is on stdout, and its functions' working directory does not move its files.
+    # Only what the program prints is on its output, and what its functions run in does not move its files.
     printed = [line.partition("> ")[2] or line for line in ended.stdout.splitlines()]
     assert sorted(printed) == sorted([*lines, tmp_path.name, "not here"]), json.dumps(printed)
     written = [line for file in (tmp_path / "out").rglob("part-*") for line in file.read_text().splitlines()]

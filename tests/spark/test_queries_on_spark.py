@@ -1,4 +1,4 @@
-"""A job answers queries of its state while Spark runs it."""
+"""A job answers questions about its state while Spark runs it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from millstream.testing import EPOCH, Script
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
 
 
-def test_a_running_job_is_queried_at_the_address_in_its_store(env: StreamExecutionEnvironment, tmp_path: Path) -> None:
+def test_a_running_job_is_asked_at_the_address_in_its_store(env: StreamExecutionEnvironment, tmp_path: Path) -> None:
     go_on = tmp_path / "go on"
 
     def held(pair: tuple[str, int]) -> tuple[str, int]:

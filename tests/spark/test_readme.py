@@ -1,4 +1,4 @@
-"""The program in the README runs as printed, with the documented output."""
+"""The program in the README runs as printed and prints what the README says."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
-def test_the_program_in_the_readme_prints_the_documented_output(tmp_path: Path) -> None:
+def test_the_program_in_the_readme_prints_what_the_readme_says(tmp_path: Path) -> None:
     job = tmp_path / "job.py"
     job.write_text(blocks("python")[0], encoding="utf-8")
     expected = blocks("text")[0].splitlines()
@@ -32,5 +32,5 @@ def test_the_program_in_the_readme_prints_the_documented_output(tmp_path: Path) 
     )
 
     assert run.returncode == 0, run.stderr
-    # Other lines may appear between them (a console, Spark's own), but these, once each and in this order.
+    # Other lines may stand between them (a console, Spark's own words), but these, once each and in this order.
     assert [line for line in run.stdout.splitlines() if line in expected] == expected, run.stdout

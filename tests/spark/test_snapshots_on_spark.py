@@ -1,4 +1,4 @@
-"""Snapshots on a real Spark, from the command line: a running job is saved, rescaled, and restored elsewhere."""
+"""Snapshots on a real Spark, from the command line: a job is saved and rescaled as it runs, and goes on elsewhere."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def running(cwd: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def after_epochs(process: subprocess.Popen[str], store: Path, epochs: int) -> Manifest:
-    """The newest manifest once the job has committed this many more epochs."""
+    """The newest manifest once the job has committed so many more."""
     log, deadline = ManifestLog(open_store(str(store))), time.monotonic() + PATIENCE_S
     there: set[int] = set(log.epochs())
     newer: set[int] = set()
@@ -98,7 +98,7 @@ def width(manifest: Manifest) -> int:
 
 
 @pytest.mark.slow
-def test_a_job_is_saved_rescaled_stopped_and_restored_elsewhere_at_another_parallelism(tmp_path: Path) -> None:
+def test_a_job_is_saved_rescaled_stopped_and_goes_on_elsewhere_at_another_parallelism(tmp_path: Path) -> None:
     (tmp_path / "job.py").write_text(COUNTING_JOB, encoding="utf-8")
     with running(tmp_path, "-p", "2", "--store", "jobs/a") as process:
         after_epochs(process, tmp_path / "jobs" / "a", 2)
@@ -113,7 +113,7 @@ def test_a_job_is_saved_rescaled_stopped_and_restored_elsewhere_at_another_paral
     assert [pin.name for pin in pins_of(open_store(str(tmp_path / "jobs" / "a")))] == ["early"]
     savepoint = stopped.stdout.strip()
 
-    (tmp_path / "jobs" / "a").rename(tmp_path / "gone")  # the savepoint is self-contained
+    (tmp_path / "jobs" / "a").rename(tmp_path / "gone")  # the savepoint needs nothing else
     with running(tmp_path, "-p", "3", "--from", savepoint, "--store", "jobs/b") as process:
         assert width(after_epochs(process, tmp_path / "jobs" / "b", 3)) == 3
         assert millstream("stop", "jobs/b", cwd=tmp_path).returncode == 0

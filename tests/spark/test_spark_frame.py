@@ -1,4 +1,4 @@
-"""Spark DataFrames as sources and sinks: computed once, stored once, read as often as needed."""
+"""Spark DataFrames in and out: computed once, stored once, read as often as needed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NOW = SourceContext(now_ms=0, run_started_ms=0, parallelism=2)
 
 @pytest.fixture(autouse=True)
 def _clock_far_from_utc(spark: SparkSession) -> Iterator[None]:
-    """A session time zone must not shift any timestamp."""
+    """A session time zone must not move any timestamp."""
     spark.conf.set("spark.sql.session.timeZone", "America/New_York")
     yield
     spark.conf.unset("spark.sql.session.timeZone")
@@ -45,7 +45,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def read_all(source: Source, offsets: dict[str, int]) -> list[Any]:
-    """One epoch: everything beyond `offsets`, read as a task does, and committed."""
+    """One epoch: everything that is there beyond `offsets`, read as a task does, and committed."""
     records: list[Any] = []
     task = pickle.loads(pickle.dumps(source))
     assert source.type_info is not None
@@ -72,7 +72,7 @@ def drain(source: Source, offsets: dict[str, int]) -> list[Any]:
     raise AssertionError(f"still not complete, {len(records)} records")
 
 
-def test_every_supported_spark_type_arrives_unchanged(spark: SparkSession, store: Store) -> None:
+def test_every_type_of_spark_that_has_a_counterpart_arrives_as_it_was(spark: SparkSession, store: Store) -> None:
     df = spark.sql(
         """select 'text' s, true b, 1Y t, 2S h, 3 i, 4L l, cast(0.5 as float) f, 0.25D d, 1.10BD dec, X'0102' bin,
            date'2024-02-29' day, timestamp'1969-12-31 23:59:59.500001 UTC' at, timestamp_ntz'2024-02-29 10:00:00' ntz,
@@ -103,7 +103,7 @@ def test_every_supported_spark_type_arrives_unchanged(spark: SparkSession, store
     source.close()
 
 
-def test_an_unsupported_type_is_rejected_with_the_column(spark: SparkSession) -> None:
+def test_a_type_without_a_counterpart_is_refused_with_the_column(spark: SparkSession) -> None:
     df = spark.sql("select named_struct('x', interval '1' day) row")
     with pytest.raises(ProgramError, match=r"'row\.x' of the DataFrame has Spark's type interval day"):
         type_of_spark_schema(df.schema)
@@ -117,7 +117,7 @@ def test_a_random_dataframe_is_computed_once_and_a_restarted_job_reads_the_same_
     spark: SparkSession, store: Store
 ) -> None:
     def frame() -> DataFrame:
-        # A restarted program creates its DataFrame again, and Spark chooses another seed.
+        # A program that is started again makes its DataFrame again, and Spark chooses another seed.
         return spark.sql("select id, rand() r from range(1000)")
 
     first = SparkFrameSource(frame()).opened(store, spark)
@@ -128,7 +128,7 @@ def test_a_random_dataframe_is_computed_once_and_a_restarted_job_reads_the_same_
     again.close()
 
 
-def test_an_incompletely_written_frame_is_rewritten(spark: SparkSession, store: Store) -> None:
+def test_a_frame_whose_writing_was_cut_is_written_anew(spark: SparkSession, store: Store) -> None:
     df = spark.range(10)
     source = SparkFrameSource(df).opened(store, spark)
     source.close()
@@ -139,7 +139,7 @@ def test_an_incompletely_written_frame_is_rewritten(spark: SparkSession, store: 
     resumed.close()
 
 
-def test_frames_need_distinct_names_and_a_store_reachable_by_spark(spark: SparkSession, store: Store) -> None:
+def test_two_frames_need_two_names_and_a_store_that_spark_can_reach(spark: SparkSession, store: Store) -> None:
     source = SparkFrameSource(spark.range(1)).opened(store, spark)
     with pytest.raises(ProgramError, match="have the name 'frame'"):
         SparkFrameSource(spark.range(2)).opened(store, spark)
@@ -158,20 +158,20 @@ def lines_in(spark: SparkSession, folder: Path) -> DataFrame:
 
 
 def drop(folder: Path, numbers: list[int]) -> None:
-    """Create a file in a folder atomically."""
+    """Let a file appear in a folder, whole."""
     hidden = folder / f".{numbers[0]}"
     hidden.write_text("".join(f'{{"n":{n}}}\n' for n in numbers))
     hidden.rename(folder / f"{numbers[0]}.json")
 
 
-def test_a_bounded_stream_emits_every_row_once_and_removes_unneeded_files(
+def test_a_stream_that_ends_gives_every_row_once_and_removes_what_no_epoch_needs(
     spark: SparkSession, store: Store, tmp_path: Path
 ) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
     for start in range(0, 50, 10):
         drop(folder, list(range(start, start + 10)))
-    # At most two batches are unread: the query must wait for the reader, then continue.
+    # Two batches at most are unread: the query must wait for the reader and go on.
     source = SparkFrameSource(lines_in(spark, folder), trigger={"availableNow": True}, unread_batches_max=2)
     assert source.bounded
     opened = source.opened(store, spark)
@@ -180,7 +180,7 @@ def test_a_bounded_stream_emits_every_row_once_and_removes_unneeded_files(
     assert len([name for name in store.list("input") if name.endswith(".parquet")]) == 1, "all but the newest batch"
 
 
-def test_a_stream_killed_with_stored_and_offered_batches_resumes_exactly_once(
+def test_a_stream_killed_with_stored_and_offered_batches_goes_on_exactly_once(
     spark: SparkSession, store: Store, tmp_path: Path
 ) -> None:
     folder = tmp_path / "in"
@@ -191,14 +191,14 @@ def test_a_stream_killed_with_stored_and_offered_batches_resumes_exactly_once(
     for round_ in range(3):
         drop(folder, list(range(round_ * 10, round_ * 10 + 10)))
         source = SparkFrameSource(lines_in(spark, folder), trigger=trigger).opened(store, spark)
-        source.committed(dict(offsets))  # as a driver does first
+        source.committed(dict(offsets))  # as a driver says before all else
         assert not source.bounded
         deadline = time.monotonic() + PATIENCE_S
         while len(seen) < (round_ + 1) * 10 and time.monotonic() < deadline:
             seen += [row.n for row in read_all(source, offsets)]
             assert not source.complete(NOW)
         source.close()
-        # Remove Spark's own record of its last batch, if it exists: after the restart the batch is offered again.
+        # Forget Spark's own record of its last batch, if it got that far: after the restart the batch is offered again.
         [checkpoint] = (tmp_path / "store" / "input" / "frame").glob("checkpoint-*")
         commits = checkpoint / "commits"
         for newest in sorted((p for p in commits.iterdir() if p.name.isdigit()), key=lambda p: int(p.name))[-1:]:
@@ -230,7 +230,7 @@ def staged(sink: Any, store: Store, subtask: int, values: list[Any], type_info: 
     return list(writer.stage())
 
 
-def test_a_spark_writer_receives_the_epochs_rows_as_a_dataframe(spark: SparkSession, store: Store) -> None:
+def test_a_spark_writer_gets_the_epochs_rows_as_a_dataframe(spark: SparkSession, store: Store) -> None:
     type_info = Types.ROW_NAMED(["name", "at", "price"], [Types.STRING(), Types.INSTANT(), Types.BIG_DEC()])
     calls: list[tuple[CommitId, list[Any]]] = []
     sink = SparkWriterSink(lambda df, commit: calls.append((commit, sorted(df.collect()))), type_info).opened(spark)

@@ -1,6 +1,6 @@
-"""`millstream sql` on Spark at a terminal: unbounded queries, Ctrl-C, and a job that outlives the client.
+"""`millstream sql` on Spark, as a person uses it: queries that have no end, Ctrl-C, and a job that outlives the client.
 
-The other modes and sizes are tested in tests/golden/cli, without Spark.
+What else a person sees, in every mode and at every size, is in tests/golden/cli, without Spark.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A store temporarily unavailable to Spark tasks: it is recognised as an outage, and uses up no restart."""
+"""A store that tasks of Spark's miss for a while: it is known for what it is, and uses no restart up."""
 
 from __future__ import annotations
 
@@ -24,9 +24,8 @@ _END = 120
 
 
 def store_at(folder: Path, flag: Path) -> Any:
-    """A folder whose epoch specs are unavailable to tasks while the file `flag` exists; the driver reads everything.
-    The class is local, so that it is pickled by value.
-    """
+    """A folder in which tasks find no specs of epochs while there is a file `flag`; the driver finds everything. The
+    class is local, so that it travels by value."""
 
     class MissedByTasks(LocalStore):
         def __reduce__(self) -> tuple[object, ...]:
@@ -43,10 +42,10 @@ def store_at(folder: Path, flag: Path) -> Any:
     return MissedByTasks(folder)
 
 
-def test_an_outage_while_tasks_read_their_spec_does_not_fail_a_job_without_restarts(
+def test_a_store_that_is_away_when_tasks_read_their_spec_does_not_end_a_job_without_a_restart_strategy(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Spark turns a task's error into a page of text, in which the store's error must be recognised."""
+    """Of an error that a task raises Spark leaves a page of text, and nobody knows that it was about the store."""
     monkeypatch.setattr(spec_files, "INLINE_CHARACTERS_MAX", 10)
     env = StreamExecutionEnvironment.get_execution_environment().use_spark_session(spark).set_parallelism(2)
     settings = Configuration().set_string("millstream.ahead.max-epochs", "3")

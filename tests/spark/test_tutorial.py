@@ -1,6 +1,7 @@
-"""docs/start/tutorial.md from the first line to the last: programs are saved, commands typed, answers compared.
+"""docs/start/tutorial.md from its first line to its last: programs are saved, commands typed, answers compared.
 
-One shell runs all commands, so that `$!` is the reader's. Where a reader waits for some output, so does the test.
+One shell types all commands, so that `$!` is what the reader's would be. Where a reader waits for something to be seen,
+so does the test: until what is printed is what the page says.
 """
 
 from __future__ import annotations
@@ -20,20 +21,20 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE_S = 300  # of each step: a busy machine takes minutes to start Spark
+PATIENCE_S = 300  # of each step: a machine that has other things to do takes minutes to start Spark
 _BLOCK = re.compile(r"^```(python|sh|text)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Step:
-    """A typed command, and its output; None if the page does not show it."""
+    """What is typed, and what is printed then; None where the page does not say."""
 
     typed: str
     printed: str | None
 
 
 class Terminal:
-    """A shell in a folder. It ends with all its child processes."""
+    """A shell in a folder. It ends with everything that it has started."""
 
     def __init__(self, folder: Path) -> None:
         commands = folder / "bin"
@@ -59,11 +60,11 @@ class Terminal:
         self._typed = 0
 
     def type(self, commands: str) -> tuple[str, int]:
-        """The output of the commands, and the exit code of the last one."""
+        """What the commands print, and the exit code of the last one."""
         assert self._shell.stdin is not None and self._shell.stdout is not None
         self._typed += 1
         mark = f"<<{self._typed}>>"
-        # Background processes must not hold the output open, nor read later input.
+        # What runs behind the prompt must not keep the answer open, nor read what is typed next.
         behind = re.sub(r" &$", " </dev/null >/dev/null &", commands.strip(), flags=re.MULTILINE)
         self._shell.stdin.write(f"{behind}\necho; echo '{mark}'$?\n")
         self._shell.stdin.flush()
@@ -75,7 +76,7 @@ class Terminal:
         raise AssertionError(f"the shell ended: {''.join(lines)}")
 
     def close(self) -> None:
-        # The session of this shell: background jobs, and their Spark processes.
+        # The session of this very shell: jobs behind the prompt, and Spark's processes of them.
         os.killpg(self._shell.pid, signal.SIGKILL)
         self._shell.wait(10)
         for stream in (self._shell.stdin, self._shell.stdout):
@@ -93,7 +94,7 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
 
 
 def steps(folder: Path) -> list[Step]:
-    """The commands of the page, with their output; its programs are saved under their documented names."""
+    """The commands of the page, with what they print; its programs are saved under the names they say."""
     blocks = _BLOCK.findall((ROOT / "docs" / "start" / "tutorial.md").read_text(encoding="utf-8"))
     steps: list[Step] = []
     for at, (language, text) in enumerate(blocks):

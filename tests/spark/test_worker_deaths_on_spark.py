@@ -1,4 +1,4 @@
-"""A function that kills its worker fails the job with one sentence, the operator, and no JVM frames."""
+"""A function that ends its worker fails its job like any other: one sentence, the operator, no JVM frames."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def report_of(env: StreamExecutionEnvironment, end: Callable[[], None]) -> str:
 
 
 @pytest.mark.parametrize("end", [by_exit, by_signal])
-def test_a_dead_worker_is_reported_as_a_failure_of_its_operator(
+def test_a_worker_that_dies_is_the_failure_of_the_operator_in_it(
     end: Callable[[], None], env: StreamExecutionEnvironment
 ) -> None:
     report = report_of(env, end)
@@ -45,7 +45,7 @@ def test_a_dead_worker_is_reported_as_a_failure_of_its_operator(
     assert "org.apache" not in report and len(report.splitlines()) < 10
 
 
-def test_sys_exit_in_a_function_is_reported_with_its_record(env: StreamExecutionEnvironment) -> None:
+def test_sys_exit_in_a_function_is_told_with_its_record(env: StreamExecutionEnvironment) -> None:
     report = report_of(env, lambda: sys.exit(4))
     assert "the function called sys.exit(4)" in report and "record    3" in report
     assert "org.apache" not in report
@@ -55,7 +55,7 @@ def interrupt() -> None:
     raise KeyboardInterrupt
 
 
-def test_a_keyboard_interrupt_in_a_function_is_reported_with_its_record(env: StreamExecutionEnvironment) -> None:
+def test_a_keyboard_interrupt_of_the_function_is_told_with_its_record(env: StreamExecutionEnvironment) -> None:
     report = report_of(env, interrupt)
     assert "KeyboardInterrupt: the function raised it" in report and "record    3" in report
     assert "org.apache" not in report
