@@ -13,6 +13,7 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -31,8 +32,9 @@ MOVED = {
 }
 
 
+@cache
 def sources() -> list[str]:
-    """The pages of the site, as paths in the project."""
+    """The pages of the site, as paths in the project; cached, because every link is looked up in them."""
     folders = (path for folder in ("docs", "examples") for path in (ROOT / folder).rglob("*.md"))
     return sorted({*MOVED, *(path.relative_to(ROOT).as_posix() for path in folders)})
 

@@ -96,7 +96,7 @@ RARE_WORDS = (
     "has",
     "looks",
 )
-"""Words that are right in places ("not found", "a given key"). The test bounds how often each occurs."""
+"""Words that are right in places ("not found", "a given key"). They are listed on request and not tested."""
 
 NAME_WORDS = frozenset(
     (
@@ -182,6 +182,7 @@ _FENCE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 
 
 class Use(NamedTuple):
+    kind: str
     path: str
     line: int
     word: str
@@ -191,7 +192,7 @@ class Use(NamedTuple):
 def uses(path: Path, root: Path = ROOT) -> list[Use]:
     """The names and the lines of prose of a file that have one of the words."""
     names = name_uses(path, root) if path.suffix == ".py" else ()
-    return [*names, *prose_uses(path, root=root)]
+    return [*names, *prose_uses(path, root)]
 
 
 def name_uses(path: Path, root: Path = ROOT) -> Iterator[Use]:
@@ -211,7 +212,7 @@ def name_uses(path: Path, root: Path = ROOT) -> Iterator[Use]:
     for line, name in sorted(set(names)):
         for part in _PARTS.findall(name):
             if part.lower() in NAME_WORDS and name.strip("_") not in NAME_EXCEPTIONS:
-                yield Use(shown(path, root), line, part.lower(), name)
+                yield Use("name", shown(path, root), line, part.lower(), name)
 
 
 def prose_of(path: Path) -> Iterator[tuple[int, str]]:
@@ -230,15 +231,11 @@ def prose_of(path: Path) -> Iterator[tuple[int, str]]:
                     yield number, line
 
 
-def prose_uses(path: Path, words: re.Pattern[str] = _PROSE, root: Path = ROOT) -> Iterator[Use]:
+def prose_uses(path: Path, root: Path = ROOT, kind: str = "prose", words: re.Pattern[str] = _PROSE) -> Iterator[Use]:
     for number, line in prose_of(path):
         if not any(sentence in line for sentence in PROSE_EXCEPTIONS):
             for match in words.finditer(_CODE.sub("` `", line)):
-                yield Use(shown(path, root), number, match.group().lower(), line.strip())
-
-
-def rare_uses(path: Path) -> Iterator[Use]:
-    return prose_uses(path, _RARE)
+                yield Use(kind, shown(path, root), number, match.group().lower(), line.strip())
 
 
 def shown(path: Path, root: Path = ROOT) -> str:
@@ -259,20 +256,19 @@ def main() -> None:
     parser.add_argument("--count", action="store_true", help="count each word instead of listing its lines")
     parser.add_argument("--rare", action="store_true", help="the words that are only counted, too")
     arguments = parser.parse_args()
-    uses = []
+    listed = []
     for path in files(arguments.paths):
-        uses += [("name", use) for use in (name_uses(path) if path.suffix == ".py" else ())]
-        uses += [("prose", use) for use in prose_uses(path)]
+        listed += uses(path)
         if arguments.rare:
-            uses += [("rare", use) for use in rare_uses(path)]
+            listed += prose_uses(path, kind="rare", words=_RARE)
     if arguments.count:
-        for (kind, word), count in Counter((kind, use.word) for kind, use in uses).most_common():
+        for (kind, word), count in Counter((use.kind, use.word) for use in listed).most_common():
             print(f"{count:6} {kind:5} {word}")
     else:
-        for kind, use in uses:
-            instead = f" ({PROSE_WORDS[use.word]})" if PROSE_WORDS.get(use.word) and kind == "prose" else ""
-            print(f"{use.path}:{use.line}: {kind} {use.word}{instead}: {use.text}")
-    sys.exit(bool(uses))
+        for use in listed:
+            instead = f" ({PROSE_WORDS[use.word]})" if use.kind == "prose" and PROSE_WORDS[use.word] else ""
+            print(f"{use.path}:{use.line}: {use.kind} {use.word}{instead}: {use.text}")
+    sys.exit(bool(listed))
 
 
 if __name__ == "__main__":

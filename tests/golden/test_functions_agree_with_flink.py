@@ -6,28 +6,17 @@ must be listed in tests/sql_cases/differences.toml; a listed one that no longer 
 
 from __future__ import annotations
 
-import importlib.machinery
-import importlib.util
 import json
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+from inputs.project_scripts import script_module
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 
 import sql_agreement  # noqa: E402
-
-
-def _script(name: str) -> ModuleType:
-    loader = importlib.machinery.SourceFileLoader(name.replace("-", "_"), str(ROOT / "scripts" / name))
-    spec = importlib.util.spec_from_loader(loader.name, loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(scope="module")
@@ -55,12 +44,12 @@ def test_every_listed_difference_still_occurs(
 def test_the_page_of_functions_is_up_to_date(
     all_comparisons: dict[str, list[sql_agreement.Comparison]],
 ) -> None:
-    page = _script("sql-functions")
+    page = script_module("scripts/sql-functions")
     assert page.PAGE.read_text(encoding="utf-8") == page.page(all_comparisons), "run scripts/sql-functions --write"
 
 
 def test_answers_belong_to_expressions_of_their_lists() -> None:
-    oracle = _script("sql-oracle")
+    oracle = script_module("scripts/sql-oracle")
     for family in sql_agreement.families():
         listed = {(zone, sql) for zone, _, sql in oracle.cases((sql_agreement.CASES / f"{family}.txt").read_text())}
         answers = json.loads((sql_agreement.ANSWERS / f"{family}.json").read_text())["answers"]

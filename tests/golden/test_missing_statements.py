@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.machinery
-import importlib.util
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
+from inputs.project_scripts import script_module
 
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.errors import MillstreamError, NotAvailableError, NotYetError, SqlError
@@ -28,16 +25,7 @@ PAGES = (
 )
 
 
-def _script() -> ModuleType:
-    loader = importlib.machinery.SourceFileLoader("sql_missing", str(ROOT / "scripts" / "sql-missing"))
-    spec = importlib.util.spec_from_loader("sql_missing", loader)
-    assert spec is not None
-    module = sys.modules["sql_missing"] = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    return module
-
-
-sql_missing = _script()
+sql_missing = script_module("scripts/sql-missing")
 SHOWN = [entry for entry in sql_missing.entries() if entry.example]
 
 

@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+from inputs.project_scripts import script_module
 
 _BENCH = Path(__file__).resolve().parents[3] / "bench"
 
 
-def _load(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"bench_{name}", _BENCH / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-measure = _load("measure")
+measure = script_module("bench/measure.py")
 
 
 def test_a_missed_requirement_fails_the_run(capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,7 +60,7 @@ def test_a_slow_minute_does_not_change_the_ratio() -> None:
 
 def test_growth_is_distinguished_from_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(_BENCH))
-    soak = _load("soak")
+    soak = script_module("bench/soak.py")
     growing = soak.flatness("disk", "MB", [100.0 + 5 * i for i in range(30)])
     assert not growing.flat and not growing.requirement(3000).passed
     assert soak.flatness("disk", "MB", [100.0, 104.0, 99.0] * 10).flat

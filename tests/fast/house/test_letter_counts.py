@@ -4,26 +4,12 @@ comparable.
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-from typing import Any
-
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
+from inputs.project_scripts import script_module
 
-_FILE = Path(__file__).resolve().parents[3] / "bench" / "letter_counts.py"
-
-
-def _letter_counts() -> Any:
-    spec = importlib.util.spec_from_file_location("bench_letter_counts", _FILE)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-COUNTS = _letter_counts()
+COUNTS = script_module("bench/letter_counts.py")
 
 
 @given(st.lists(st.text(alphabet="abcé€", max_size=8), min_size=1, max_size=12), st.integers(0, 3))

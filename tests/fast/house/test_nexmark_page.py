@@ -2,19 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
-from types import ModuleType
 
-_BENCH = Path(__file__).resolve().parents[3] / "bench"
-
-
-def _module() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("bench_nexmark_page", _BENCH / "nexmark_page.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+from inputs.project_scripts import script_module
 
 
 def _figure(events: int, cpu_s: float) -> dict[str, object]:
@@ -22,7 +12,7 @@ def _figure(events: int, cpu_s: float) -> dict[str, object]:
 
 
 def test_flink_may_process_fewer_events_and_we_may_not() -> None:
-    ratio_of = _module().ratio_of
+    ratio_of = script_module("bench/nexmark_page.py").ratio_of
     fast, slow = _figure(2_000_000, 1.0), _figure(1_000_000, 2.0)
     assert ratio_of({"ours": fast, "rocksdb": slow}) == 4.0
     assert ratio_of({"ours": fast, "hashmap": slow}) == 4.0
@@ -34,7 +24,9 @@ def test_flink_may_process_fewer_events_and_we_may_not() -> None:
 def test_figures_over_other_event_counts_state_the_count(tmp_path: Path) -> None:
     (tmp_path / "docs" / "understand").mkdir(parents=True)
     (tmp_path / "bench" / "results").mkdir(parents=True)
-    _module().write_pages({"q1": {"ours": _figure(2_000_000, 1.0), "rocksdb": _figure(500_000, 1.0)}}, tmp_path)
+    script_module("bench/nexmark_page.py").write_pages(
+        {"q1": {"ours": _figure(2_000_000, 1.0), "rocksdb": _figure(500_000, 1.0)}}, tmp_path
+    )
     page = (tmp_path / "docs" / "understand" / "nexmark.md").read_text(encoding="utf-8")
     assert "| q1 | 2 M | 2,000 | – | 500 (0.5 M) | 4.0 × |" in page
 
@@ -51,7 +43,7 @@ def test_flinks_better_figure_counts_and_a_missing_one_is_a_dash(tmp_path: Path)
             "equal": {"ours": {"rows": 7, "checksum": "a"}, "flink": {"rows": 7, "checksum": "b"}},
         },
     }
-    _module().write_pages(figures, tmp_path)
+    script_module("bench/nexmark_page.py").write_pages(figures, tmp_path)
     page = (tmp_path / "docs" / "understand" / "nexmark.md").read_text(encoding="utf-8")
     assert "1 queries: geometric mean 3.0 ×, the least 3.0 × (q2)." in page
     rows = [line for line in page.splitlines() if line.startswith(("| q1", "| q2"))]

@@ -13,10 +13,10 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
+from inputs.project_scripts import script_module
 
 from millstream.errors import NotAvailableError, NotYetError
 
@@ -38,26 +38,8 @@ BEYOND_PYFLINK = {
 }
 
 
-def _script(name: str) -> ModuleType:
-    """A script as a module; it has no .py suffix because people run it."""
-    loader = importlib.machinery.SourceFileLoader(name.replace("-", "_"), str(ROOT / "scripts" / name))
-    spec = importlib.util.spec_from_loader(loader.name, loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    # Dataclasses look up their module by name.
-    sys.modules[loader.name] = module
-    written, sys.dont_write_bytecode = sys.dont_write_bytecode, True
-    sys.path.insert(0, str(ROOT / "scripts"))
-    try:
-        loader.exec_module(module)
-    finally:
-        sys.dont_write_bytecode = written
-        sys.path.remove(str(ROOT / "scripts"))
-    return module
-
-
-coverage = _script("api-coverage")
-not_yet_table = _script("not-yet-table")
+coverage = script_module("scripts/api-coverage")
+not_yet_table = script_module("scripts/not-yet-table")
 
 
 @pytest.fixture(scope="module")

@@ -4,28 +4,17 @@ run.
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from collections import Counter
 from pathlib import Path
-from types import ModuleType
 
-import pytest
+from inputs.project_scripts import script_module
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def _module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
-    spec = importlib.util.spec_from_file_location("site_pages", ROOT / "scripts" / "site_pages.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_the_navigation_lists_every_page_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    site = _module(monkeypatch)
+def test_the_navigation_lists_every_page_once() -> None:
+    site = script_module("scripts/site_pages.py")
     listed = Counter(page for entries in site.navigation().values() for _, page in entries)
     pages = {page for page in site.sources() if not page.startswith(("examples/", "docs/decisions/"))}
     expected = pages - {"README.md", "docs/README.md"} | {"docs/decisions/README.md"}
@@ -33,8 +22,8 @@ def test_the_navigation_lists_every_page_once(monkeypatch: pytest.MonkeyPatch) -
     assert [page for page, count in listed.items() if count > 1] == []
 
 
-def test_links_of_staged_pages_lead_to_staged_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    site = _module(monkeypatch)
+def test_links_of_staged_pages_lead_to_staged_files(tmp_path: Path) -> None:
+    site = script_module("scripts/site_pages.py")
     site.stage(tmp_path)
     broken = []
     for page in tmp_path.rglob("*.md"):

@@ -2,26 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.machinery
-import importlib.util
-from pathlib import Path
-from types import ModuleType
-
 import pytest
+from inputs.project_scripts import script_module
 
-ROOT = Path(__file__).resolve().parents[3]
-
-
-def script() -> ModuleType:
-    loader = importlib.machinery.SourceFileLoader("sql_oracle", str(ROOT / "scripts" / "sql-oracle"))
-    spec = importlib.util.spec_from_loader(loader.name, loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    return module
-
-
-ORACLE = script()
+ORACLE = script_module("scripts/sql-oracle")
 
 
 def test_a_list_has_comments_zones_expressions_and_type_only_expressions() -> None:

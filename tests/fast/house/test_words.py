@@ -5,27 +5,15 @@ A word that has to stay is listed there as an exception, with the reason.
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+from inputs.project_scripts import script_module
 
 pytestmark = pytest.mark.slow  # reads all modules and pages
 
-ROOT = Path(__file__).resolve().parents[3]
 
-
-def _words() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("words", ROOT / "scripts" / "words.py")
-    assert spec is not None and spec.loader is not None
-    module = sys.modules["words"] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-words = _words()
+words = script_module("scripts/words.py")
 
 
 def test_code_and_docs_use_the_terms_of_the_field() -> None:

@@ -4,20 +4,17 @@ examples run.
 
 from __future__ import annotations
 
-import importlib.machinery
-import importlib.util
 import re
 import runpy
 import shlex
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 import typer
+from inputs.project_scripts import script_module
 from typer.testing import CliRunner
 
 from millstream.cli.main import app
@@ -31,23 +28,7 @@ from millstream.jobs.launch.launch import Launch
 from millstream.runtime.task.local import LocalRunner
 from millstream.storage.store import open_store
 
-ROOT = Path(__file__).resolve().parents[3]
-
-
-def _script() -> ModuleType:
-    loader = importlib.machinery.SourceFileLoader("reference_pages", str(ROOT / "scripts" / "reference-pages"))
-    spec = importlib.util.spec_from_loader(loader.name, loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    written, sys.dont_write_bytecode = sys.dont_write_bytecode, True
-    try:
-        loader.exec_module(module)
-    finally:
-        sys.dont_write_bytecode = written
-    return module
-
-
-pages = _script()
+pages = script_module("scripts/reference-pages")
 
 
 @pytest.mark.parametrize(("path", "page"), pages.PAGES, ids=[path.name for path, _ in pages.PAGES])

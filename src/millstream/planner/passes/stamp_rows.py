@@ -101,10 +101,10 @@ def _timestamp_column(relation: Relation, *, is_batch: bool) -> int | None:
 def _time_of_window_join(relation: WindowJoin) -> int | None:
     """The window time of the side that is never NULL; -1 for FULL, where either may be NULL. In an inner join both
     sides' window times equal the rows' timestamp."""
-    windows = window_columns(relation)
     if relation.kind in (JoinKind.INNER, JoinKind.SEMI, JoinKind.ANTI):
         return None
-    return min(windows.times, default=-1) if windows is not None else -1
+    windows = window_columns(relation)
+    return -1 if windows is None else min(windows.times, default=-1)
 
 
 def _time_of_union(relation: SetOperation, *, is_batch: bool) -> int | None:
