@@ -1,6 +1,6 @@
 """Warns the owner of a job about changes of its program that affect its state.
 
-**Operators without a uid.** State is found by uid. A uid derived from the program changes with the program. The
+**Operators without a uid.** State is matched by uid. A uid derived from the program changes with the program. The
 snapshot is then rejected and nothing is lost, but the warning must be earlier. It names the uid that the operator has
 now: set explicitly, it retains the saved state.
 
@@ -33,7 +33,7 @@ def derived_uids_text(manifest: Manifest) -> str:
         return ""
     lines = "".join(f'\n  {name}: .uid("{uid}")' for uid, name in names.items())
     return (
-        "state is found by uid, and some operators have one that is derived from their inputs: it changes "
+        "state is matched by uid, and some operators have one that is derived from their inputs: it changes "
         f"when the program does, and their state is then not found. Set the uids they have now:{lines}"
     )
 
